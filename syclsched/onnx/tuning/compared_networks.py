@@ -61,9 +61,9 @@ class _Layers:
         self.add("Add", before)
         self.add("Relu")
 
-    def pooling(self, kind: str, stride: int) -> str:
+    def pooling(self, kind: str) -> str:
         """Add a pooling of windows of three by three."""
-        return self.add(kind, **_window(3, stride))
+        return self.add(kind, **_window(3, 1))
 
     def branches(self, *layers: tuple[int, int]) -> None:
         """Add convolutions of the last value, of so many channels and such an extent, and join their results."""
@@ -191,16 +191,16 @@ def of_pictures() -> Any:
 def _stages(layers: _Layers) -> Iterator[None]:
     """Add what halves the pictures, before each stage of the network: to extents of 56, 28, 14 and 7."""
     layers.convolution(64, 7, stride=2)
-    layers.pooling("MaxPool", 2)
+    layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     yield
     layers.convolution(128, 3, stride=2)
-    layers.pooling("MaxPool", 1)
+    layers.pooling("MaxPool")
     yield
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
-    layers.pooling("AveragePool", 1)
+    layers.pooling("AveragePool")
     layers.convolution(256, 1)
     yield
-    layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    layers.linear_convolution(128, 1, stride=2)
     yield
 
 
