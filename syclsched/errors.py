@@ -92,9 +92,11 @@ def check_mapping(option: str, given: object, hint: str) -> None:
 
 
 def several(option: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts of an option that takes several; raise `ArgumentError` if it is one text, not one in a list."""
+    """Return the texts of an option that takes several; raise `ArgumentError` if it is given something else."""
     if isinstance(given, str):
         raise ArgumentError(f"{given!r} is one text", where=option, hint=f"Give a list: [{given!r}]")
+    if not isinstance(given, Iterable):
+        raise ArgumentError(f"expected a list of texts, got {given!r}", where=option)
     return tuple(given)
 
 

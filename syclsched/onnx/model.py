@@ -408,7 +408,20 @@ def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str,
             raise ArgumentError(f"extents must be whole numbers, not {value!r}", where=f"shapes, {name}")
         whole = tuple(map(int, extents))
         found[name] = whole if is_shape else whole[0]
+    _check_agreement(found, inputs)
     return found
+
+
+def _check_agreement(given: Mapping[str, tuple[int, ...] | int], inputs: Iterable[DeclaredValue]) -> None:
+    """Raise `ArgumentError` if given shapes contradict each other, or have not as many dimensions as declared."""
+    extents = {name: each for name, each in given.items() if isinstance(each, int)}
+    for each in inputs:
+        shape, said = given.get(each.name), each.dimensions
+        if not isinstance(shape, tuple) or said is None or each.is_sequence:
+            continue
+        if len(shape) == len(said):  # other extents than declared ones may be given
+            said = tuple(n if isinstance(d, int) else d for n, d in zip(shape, said, strict=True))
+        fitting_shape(replace(each, dimensions=said), shape, extents)
 
 
 def element_of(name: str) -> str:
