@@ -222,10 +222,14 @@ class Buckets:
 
     def check_inputs(self, error: ValueNeededError) -> None:
         """Raise if the inputs whose values decide shapes are as long as a bucket, or have its extent."""
-        names = [name for name in error.inputs if name in self._axes or name not in self._inputs]
-        if names:
+        extents = {EXTENT_INPUT.format(name): name for name in self._buckets}
+        own = (self._axes.get(name, {}).values() for name in error.inputs)
+        names = {extents[name] for name in error.inputs if name in extents}.union(*own)
+        if names or any(name not in self._inputs for name in error.inputs):
             raise ArgumentError(
-                f"it cannot run in a bucket: {error.what}", where=error.where, hint="Compile the model without buckets"
+                f"it cannot run in a bucket: {error.what}",
+                where=error.where,
+                hint=f"Compile the model without buckets of {', '.join(sorted(names or self._buckets))}",
             ) from error
 
     def axes(self, shapes: Shapes) -> CountedAxes:
