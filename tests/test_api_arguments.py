@@ -29,6 +29,8 @@ def graph() -> syclsched.TaskGraph:
         (lambda: syclsched.run(graph(), plan="plan.json"), r"plan: expected a Plan.*Plan.from_json"),
         (lambda: syclsched.calibrate(graph(), "cpu"), r"platform: expected a Platform"),
         (lambda: syclsched.verify("plan.json"), r"plan: expected a Plan, got a value of type str"),
+        (lambda: syclsched.bind(graph(), trace=-1), r"trace: -1 is no number of runs. Give True"),
+        (lambda: syclsched.plan(graph(), subject_to=3), r"subject_to: expected a list of texts, got 3"),
         (lambda: syclsched.simulate(graph()), r"plan: expected a Plan, got a value of type TaskGraph"),
     ],
 )  # fmt: skip

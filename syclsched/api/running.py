@@ -209,8 +209,10 @@ def bind(
     [4. 4. 4.]
     """
     from syclsched.execution import bind as bind_plan
+    from syclsched.planner.plan_request import check_trace
 
     check_kinds(graph, platform, plan)
+    check_trace(trace)
     planning = _PlanningOptions.of(policy, rewrite, calibrate, options)
     watched = _safeguards("bind", options)
     with _opened(platform, plan, memory_limit) as live:

@@ -111,6 +111,8 @@ def compile(
     >>> with syclsched.compile("resnet50.onnx", devices="cpu") as classify:  # doctest: +SKIP
     ...     classify(np.zeros((1, 3, 224, 224), "float32"))
     """
+    from syclsched.planner.plan_request import check_flag, check_trace
+
     if platform is not None and devices is not None:
         raise ArgumentError("both a platform and devices are given", where="compile()", hint="Leave one of them out")
     if platform is not None:
@@ -119,7 +121,10 @@ def compile(
     check_names(without)
     shown("preparation", progress)  # refuse a wrong one now, as all names, not at the first call
     request, rewrite = _request(planning)
-    deterministic = planning.get("deterministic", False)
+    deterministic, reuse = planning.get("deterministic", False), planning.get("reuse", True)
+    for option, given in (("autotune", autotune), ("deterministic", deterministic), ("reuse", reuse)):
+        check_flag(option, given)
+    check_trace(trace)
     aim_at(request.minimize).subject_to(*request.subject_to)
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
@@ -140,7 +145,7 @@ def compile(
         replace(request, rewrite=default_rewrite(platform, request.policy) if rewrite is None else rewrite),
         memory_limit=memory_limit,
         autotune=autotune and not deterministic,
-        reuse=planning.get("reuse", True) and not deterministic,
+        reuse=reuse and not deterministic,
         deterministic=deterministic,
         without=without,
         progress=progress,

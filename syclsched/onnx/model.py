@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.errors import ArgumentError, ModelError, OpenDimensionError, check_mapping, did_you_mean, several
+from syclsched.frontends.onnx.model_file.appended_inputs import appended_inputs
 from syclsched.frontends.onnx.model_file.onnx_model import extent_by_name, extents_text, summands
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.specialised import Array, Shapes, Specialised, imported, recompute_values, specialise
@@ -21,6 +22,7 @@ from syclsched.onnx.weight_eviction import EvictableConstants
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.importing.lengths import CountedAxes
+    from syclsched.frontends.onnx.model_file.appended_inputs import Appended
     from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, HostParts, Model
     from syclsched.frontends.onnx.network import Network
     from syclsched.frontends.onnx.observed_extents import ObservedExtents
@@ -137,15 +139,10 @@ class OnnxModel:
         return name in self._model.graph.initialisers
 
     @property
-    def appended(self) -> dict[str, tuple[str, int]]:
-        """The outputs in which Concat appends to an input: the input, and the axis."""
-        inputs = {each.name: len(each.dimensions or ()) for each in self._model.inputs if not each.is_sequence}
-        outputs = {each.name for each in self._model.outputs}
-        return {
-            node.outputs[0]: (node.inputs[0], node.integer("axis") % inputs[node.inputs[0]])
-            for node in self._model.graph.nodes
-            if node.operator == "Concat" and node.outputs[0] in outputs and inputs.get(node.inputs[0])
-        }
+    def appended(self) -> dict[str, Appended]:
+        """The outputs in which Concat appends to an input, of the model's nodes or of branches of If."""
+        ranks = {each.name: len(each.dimensions or ()) for each in self._model.inputs if not each.is_sequence}
+        return appended_inputs(self._model.graph, ranks)
 
     @property
     def is_composed(self) -> bool:
@@ -418,7 +415,20 @@ def _checked(given: GivenShapes, inputs: tuple[DeclaredValue, ...]) -> dict[str,
             raise ArgumentError(f"extents must be whole numbers, not {value!r}", where=f"shapes, {name}")
         whole = tuple(map(int, extents))
         found[name] = whole if is_shape else whole[0]
+    _check_agreement(found, inputs)
     return found
+
+
+def _check_agreement(given: Mapping[str, tuple[int, ...] | int], inputs: Iterable[DeclaredValue]) -> None:
+    """Raise `ArgumentError` if given shapes contradict each other, or have not as many dimensions as declared."""
+    extents = {name: each for name, each in given.items() if isinstance(each, int)}
+    for each in inputs:
+        shape, said = given.get(each.name), each.dimensions
+        if not isinstance(shape, tuple) or said is None or each.is_sequence:
+            continue
+        if len(shape) == len(said):  # other extents than declared ones may be given
+            said = tuple(n if isinstance(d, int) else d for n, d in zip(shape, said, strict=True))
+        fitting_shape(replace(each, dimensions=said), shape, extents)
 
 
 def element_of(name: str) -> str:

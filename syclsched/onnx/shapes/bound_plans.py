@@ -50,6 +50,8 @@ class BoundPlans:
         self.by_value = ValueShapes(
             model, bounded=buckets is None or not buckets.are_given, carried={} if state is None else state.pairs
         )
+        if buckets is not None:
+            self.by_value.inputs = buckets.conditions
         self.kept: BoundModelCache[BoundModel] = BoundModelCache(keep)
         #: The plan of the last call.
         self.last: BoundModel | None = None

@@ -141,7 +141,12 @@ class Buckets:
         """Whether any dimension has buckets or grows."""
         return bool(self._buckets or self._growing)
 
-    def _filling(self, shapes: Shapes) -> _Filling:
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Inputs that are conditions for dimensions to grow: the model is planned for each of their values."""
+        return tuple(dict.fromkeys(name for growth in self._growing for name, _ in sorted(growth.conditions)))
+
+    def _filling(self, shapes: Shapes, values: Mapping[str, Any]) -> _Filling:
         """Return the axes whose extents in the plan for these shapes may be larger."""
         found = _Filling()
         for name, axes in self._axes.items():
@@ -154,10 +159,10 @@ class Buckets:
         if not self._growing:
             return found
         grown = _Filling({**found.extents}, {**found.numbers})
-        self._grow(shapes, grown)
+        self._grow(shapes, values, grown)
         return found if self._refused and _key(grown.planned(shapes)) in self._refused else grown
 
-    def _grow(self, shapes: Shapes, found: _Filling) -> None:
+    def _grow(self, shapes: Shapes, values: Mapping[str, Any], found: _Filling) -> None:
         """Add the dimensions that grow, up to an extent with room for the appended rows of this call and others."""
         known = {
             dimension: shapes[name][axis]
@@ -167,7 +172,7 @@ class Buckets:
         for growth in self._growing:
             extents = growth.extents(shapes, known)
             counted = [each for each in growth.appended if EXTENT_INPUT.format(each) in found.numbers]
-            if extents is None or not (extents[0] or counted):
+            if extents is None or not (extents[0] or counted) or not growth.applies(values):
                 continue
             before, after = extents
             fixed = after - before - sum(known[each] for each in counted)
@@ -181,7 +186,7 @@ class Buckets:
 
     def planned(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Return the shapes for which inputs of these shapes are planned, with those of further inputs."""
-        return self._filling(shapes).planned(shapes)
+        return self._filling(shapes, {}).planned(shapes)
 
     def carried(self, shapes: Shapes, carried: Shapes) -> Shapes:
         """Return the shapes that a plan for shapes, those of further inputs included, has for carried values."""
@@ -204,7 +209,7 @@ class Buckets:
         for each in self._inputs.values():
             if each.name in shapes:
                 fitting_shape(each, shapes[each.name], given)
-        filling = self._filling({**shapes, **carried})
+        filling = self._filling({**shapes, **carried}, values)
         found: dict[str, Any] = {}
         for name, value in values.items():
             found[name] = _filled(value, filling.shape(name, shapes[name]))
@@ -217,10 +222,14 @@ class Buckets:
 
     def check_inputs(self, error: ValueNeededError) -> None:
         """Raise if the inputs whose values decide shapes are as long as a bucket, or have its extent."""
-        names = [name for name in error.inputs if name in self._axes or name not in self._inputs]
-        if names:
+        extents = {EXTENT_INPUT.format(name): name for name in self._buckets}
+        own = (self._axes.get(name, {}).values() for name in error.inputs)
+        names = {extents[name] for name in error.inputs if name in extents}.union(*own)
+        if names or any(name not in self._inputs for name in error.inputs):
             raise ArgumentError(
-                f"it cannot run in a bucket: {error.what}", where=error.where, hint="Compile the model without buckets"
+                f"it cannot run in a bucket: {error.what}",
+                where=error.where,
+                hint=f"Compile the model without buckets of {', '.join(sorted(names or self._buckets))}",
             ) from error
 
     def axes(self, shapes: Shapes) -> CountedAxes:

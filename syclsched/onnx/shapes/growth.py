@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from syclsched.frontends.onnx.model_file.onnx_model import extent_by_name, summands
 from syclsched.onnx.model import OnnxModel
@@ -21,12 +24,21 @@ class Growth:
     totals: tuple[str, ...]
     total_axes: tuple[tuple[str, int], ...]
     appended: tuple[str, ...]  # names of dimensions that are appended
+    #: Inputs that are conditions, and the truth values with which calls append.
+    conditions: frozenset[tuple[str, bool]] = frozenset()
 
     @property
     def summed(self) -> set[str]:
         """Names of the dimensions whose extents are added up to those after a call."""
         terms = (each for total in self.totals for each in summands(total) if not each.isdecimal())
         return {*self.appended, *self.totals, *terms}
+
+    def applies(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a call with these values appends, as far as inputs that are conditions say so."""
+        return all(
+            np.size(values.get(name, ())) == 1 and bool(np.reshape(values[name], -1)[0]) == truth
+            for name, truth in self.conditions
+        )
 
     def extents(self, shapes: Shapes, known: Mapping[str, int]) -> tuple[int, int] | None:
         """Return how many elements there are before and after a call; None if nothing is known to be appended.
@@ -47,24 +59,27 @@ def growing_dimensions(model: OnnxModel, pairs: Mapping[str, str], given: Collec
     """Return the dimensions that grow, of those without buckets given.
 
     They are open axes of inputs that a ``Concat`` begins with, whose result is the input of the next call: ``pairs``.
+    It may be in a branch of an ``If``, as in models that have another one for calls without a past.
     """
     declared = {each.name: each.dimensions or () for each in model.graph_inputs}
     outputs = {each.name: each.dimensions or () for each in model.outputs}
-    found: dict[str, tuple[list[tuple[str, int]], dict[str, None]]] = {}
+    found: dict[str, tuple[list[tuple[str, int]], dict[str, None], set[tuple[str, bool]]]] = {}
     unnamed = ""
-    for output, (name, axis) in model.appended.items():
+    for output, past in model.appended.items():
+        name, axis = past.name, past.axis
         dimension = declared[name][axis]
         if pairs.get(output) != name or isinstance(dimension, int):
             continue
         if dimension is None:  # those without a name are taken as one
             dimension = unnamed = unnamed or f"{name}[{axis}]"
-        axes, totals = found.setdefault(dimension, ([], {}))
+        axes, totals, conditions = found.setdefault(dimension, ([], {}, set()))
         axes.append((name, axis))
+        conditions |= past.conditions
         total = outputs[output][axis] if axis < len(outputs[output]) else None
         if isinstance(total, str):
             totals[total] = None
     growing = []
-    for dimension, (axes, totals) in found.items():
+    for dimension, (axes, totals, conditions) in found.items():
         others = [
             (name, axis, each)
             for name, dimensions in declared.items()
@@ -77,5 +92,5 @@ def growing_dimensions(model: OnnxModel, pairs: Mapping[str, str], given: Collec
         terms = dict.fromkeys(each for total in whole for each in summands(total) if dimension in summands(total))
         appended = tuple(each for each in terms if each != dimension and not each.isdecimal())
         total_axes = tuple((name, axis) for name, axis, _ in others)
-        growing.append(Growth(dimension, (*axes,), whole, total_axes, appended))
+        growing.append(Growth(dimension, (*axes,), whole, total_axes, appended, frozenset(conditions)))
     return growing

@@ -412,6 +412,25 @@ def test_results_of_unknown_length_in_a_body() -> None:
         imported(made)
 
 
+def test_results_of_no_iterations_whose_extents_follow_from_the_counter() -> None:
+    nodes = [
+        node("Add", ["i", "one"], ["next"]),
+        node("Unsqueeze", ["next", "axes"], ["end"]),
+        node("Slice", ["h", "axes", "end", "axes"], ["part"]),
+        node("ReduceSum", ["part", "axes"], ["row"], keepdims=0),
+        node("Identity", ["h"], ["h1"]),
+        node("Identity", ["c"], ["d"]),
+    ]
+    looped = node("Loop", ["trips", "", "h"], ["y", "rows"], body=graph(nodes, "i c h", "d h1 row"))
+    made = [looped, node("MatMul", ["rows", "W"], ["z"])]
+    for trips in (0, 2):  # of none, ONNX Runtime finds the shapes only where they are declared
+        rows = np.cumsum(H, axis=0)[:trips]
+        with syclsched.compile(model(made, {"h": H}, "rows z", trips=np.array(trips)), devices="cpu") as compiled:
+            found = compiled(h=H)
+        np.testing.assert_allclose(found["rows"], rows, rtol=1e-5)
+        np.testing.assert_allclose(found["z"], rows @ W, rtol=1e-4, atol=1e-5)
+
+
 def test_long_loop_releases_the_gil() -> None:
     """After short calls, which the calling thread would execute itself without releasing the GIL."""
     body = graph([*STEP[:1], node("Tanh", ["m"], ["h1"]), node("Identity", ["c"], ["d"])], "i c h", "d h1")

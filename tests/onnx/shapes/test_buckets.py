@@ -464,6 +464,52 @@ def test_nodes_that_cannot_run_in_a_bucket_are_refused_by_name(last: Any) -> Non
         compiled(x(8, 6))
 
 
+LENGTH = [node("Shape", ["x"], ["extents"]), node("Gather", ["extents", "a1"], ["n"])]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # the last elements of x twice in a row: extents of the plan do not fit, those of calls do
+        [
+            node("Tile", ["x", "twice"], ["xx"]),
+            node("Slice", ["xx", "n", "beyond", "a1"], ["h"]),
+            node("Add", ["x", "h"], ["y"], name="the node"),
+        ],
+        [
+            node("Mod", ["n", "four"], ["rest"]),
+            node("Concat", ["zeros", "rest"], ["m"], axis=0),
+            node("Pad", ["x", "m"], ["y"], name="the node"),
+        ],
+    ],
+    ids=["extents", "values"],
+)
+def test_dimensions_to_leave_out_are_named(nodes: list[Any]) -> None:
+    constants = CONSTANTS | {"twice": np.array([1, 2]), "beyond": np.array([2**63 - 1])}
+    constants |= {"four": np.array([4]), "zeros": np.zeros(3, np.int64)}
+    model = model_of([*LENGTH, *nodes], {"x": ("batch", "length")}, ["y"], constants, opset=18)
+    said = "node .* 'the node': it cannot run in a bucket: .* Compile the model without buckets of length$"
+    with (
+        syclsched.compile(model, devices="cpu", autotune=False, buckets={"length": 8}) as compiled,
+        pytest.raises(ArgumentError, match=said),
+    ):
+        compiled(x(4, 6))
+
+
+def test_positions_as_places_of_ones() -> None:
+    nodes = [
+        *LENGTH,
+        node("ConstantOfShape", ["n"], ["ones"], value=helper.make_tensor("one", 7, [1], [1])),
+        node("NonZero", ["ones"], ["line"]),
+        node("Cast", ["line"], ["positions"], to=1),
+        node("Mul", ["x", "positions"], ["y"]),
+    ]
+    with Both(nodes, {"x": ("batch", "length")}, ["y"], {"batch": 2, "length": 8}) as both:
+        for n in (1, 3, 8, 5, 11):
+            both.check({"x": x(3, n)})
+        assert len(both.compiled.kept_shapes) == 2
+
+
 @pytest.mark.parametrize(
     "last",
     [

@@ -157,6 +157,57 @@ def test_prompts_of_any_length_share_the_plan_of_their_bucket(carried: bool) -> 
         assert len(compiled.kept_shapes) == 2
 
 
+def merged(model: Any, swapped: bool) -> Any:
+    """Return a decoder with a branch for calls without a past, which is not read then, as merged decoders have it.
+
+    If swapped, that is the branch for a condition that holds.
+    """
+    outputs = [each.name for each in model.graph.output]
+
+    def branch(name: str, has_past: bool) -> Any:
+        nodes = []
+        for each in model.graph.node:
+            inputs = [name + value if value in made else value for value in each.input]
+            copied = node(each.op_type, inputs, [name + value for value in each.output], name + each.name)
+            copied.domain = each.domain
+            copied.attribute.extend(each.attribute)
+            if each.op_type == "Concat" and each.input[0].startswith("past") and not has_past:
+                copied = node("Identity", inputs[1:], copied.output)
+            nodes.append(copied)
+        infos = [helper.make_empty_tensor_value_info(name + each) for each in outputs]
+        return helper.make_graph(nodes, name, [], infos)
+
+    made = {value for each in model.graph.node for value in each.output}
+    branches = [branch("with/", True), branch("without/", False)]
+    then, other = reversed(branches) if swapped else branches
+    nodes = [node("If", ["is_first" if swapped else "use_cache_branch"], outputs, then_branch=then, else_branch=other)]
+    condition = helper.make_tensor_value_info(nodes[0].input[0], onnx.TensorProto.BOOL, [1])
+    inputs = [*model.graph.input, condition]
+    graph = helper.make_graph(nodes, "merged", inputs, model.graph.output, model.graph.initializer)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+@pytest.mark.parametrize(("carried", "swapped"), [(False, False), (True, True)])
+def test_caches_of_a_decoder_with_branches_grow(carried: bool, swapped: bool) -> None:
+    options = {"carried": True, "shapes": FIRST} if carried else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with syclsched.compile(merged(MODEL, swapped), devices="cpu", autotune=False, **options) as compiled:
+            name = compiled.inputs[-1].name
+            for prompt in (3, 5):
+                reference, past = Reference(), empty_caches()
+                for n, each in enumerate(parts([prompt, *[1] * 70])):
+                    wanted = reference(each)
+                    condition = {name: [(n == 0) is swapped]}
+                    found = compiled({**each, **condition, **({} if carried else past)})
+                    for output in found:
+                        np.testing.assert_allclose(found[output], wanted[output], rtol=1e-3, atol=1e-4)
+                    past = past if carried else following(past, found)
+                if carried:
+                    compiled.reset()
+            assert len(compiled.kept_shapes) == 4  # the prompts, 64 and 128 tokens
+
+
 def appending(*nodes: Any, more: Any = None, dtypes: Any = None) -> Any:
     """Return a model that appends rows to a past whose length is unknown from the other inputs."""
     nodes = (node("Concat", ["past", "x"], ["present"], "append", axis=1), *nodes)
@@ -166,6 +217,23 @@ def appending(*nodes: Any, more: Any = None, dtypes: Any = None) -> Any:
     for each in (2, "P + S", 3):
         dimension.dim.add(**({"dim_value": each} if isinstance(each, int) else {"dim_param": each}))
     return model
+
+
+def test_a_branch_that_reads_no_past_does_not_grow() -> None:
+    model = merged(appending(node("ReduceSum", ["present", "a1"], ["y"])), False)
+    session = session_of(model)
+    with warnings.catch_warnings(), syclsched.compile(model, devices="cpu", autotune=False) as compiled:
+        warnings.simplefilter("error")
+        for _ in range(2):
+            past = np.ones((2, 1, 3), np.float32)
+            for n in range(70):
+                x = RANDOM.standard_normal((2, 2, 3)).astype(np.float32)
+                given = {"past": past, "x": x, "use_cache_branch": np.array([n > 0])}
+                found, (present, y) = compiled(given), session.run(None, given)
+                np.testing.assert_array_equal(found["present"], present)
+                np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=1e-4)
+                past = found["present"]
+        assert len(compiled.kept_shapes) == 4  # without a past, 64, 128 and 256
 
 
 @pytest.mark.parametrize("carried", [False, True])

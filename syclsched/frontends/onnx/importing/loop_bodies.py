@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImp
 from syclsched.frontends.onnx.loops.host_program import HostProgram
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
-from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, ModelGraph
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.shapes import ShapeDtype
@@ -27,8 +27,10 @@ LONGEST_LOOP: Final = 10_000
 _OF_TRAINING: Final = frozenset({"BatchNormalization", "Dropout"})
 
 
-#: Name, shape and type of elements of a body's input.
-_Formal = tuple[str, Shape, str] | None
+#: Name, shape and type of elements of a body's input; or its value.
+_Formal = tuple[str, Shape, str] | np.ndarray[Any, Any]
+#: The condition of a body, which is true whenever it is executed.
+_TRUE: Final = np.array(True)
 
 
 class _BodyScope(Scope):
@@ -78,8 +80,7 @@ def _import_body(
 ) -> tuple[Network, list[str]]:
     """Import a body; return its network, and the outer values that follow the formal inputs.
 
-    Formal inputs are name, shape and type of elements; None stands for a condition, which is true whenever the body is
-    executed.
+    Formal inputs are name, shape and type of elements, or values.
     """
     outer = scope.b
     if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
@@ -89,8 +90,8 @@ def _import_body(
     if len(graph.inputs) != len(formals):
         raise outer.wrong(f"its body has {len(graph.inputs)} inputs, expected {len(formals)}")
     for declared, formal in zip(graph.inputs, formals, strict=True):
-        if formal is None:
-            inner.bind(declared.name, b.add_constant("condition", np.array(True)))
+        if isinstance(formal, np.ndarray):
+            inner.bind(declared.name, b.add_constant(f"value {declared.name}", formal))
         else:
             inner.bind(declared.name, b.add_input(*formal))
     inner.add_constants(graph.initialisers)
@@ -131,7 +132,7 @@ def _slices(scope: Scope, scanned: Sequence[tuple[str, ScannedAxis]], *, takes_n
     found: list[_Formal] = []
     whole = _formals(scope, "slice", [x for x, _ in scanned], takes_narrow=takes_narrow)
     for formal, (_, each) in zip(whole, scanned, strict=True):
-        assert formal is not None
+        assert isinstance(formal, tuple)
         name, shape, element = formal
         found.append((name, (*shape[: each.axis], *shape[each.axis + 1 :]), element))
     return found
@@ -160,7 +161,7 @@ def import_loop_body(
     """
     b = scope.b
     network, captured = _import_body(
-        scope, graph, [("counter", (), "int64"), None, *_formals(scope, "carried", carried)]
+        scope, graph, [("counter", (), "int64"), _TRUE, *_formals(scope, "carried", carried)]
     )
     _check_carried(scope, network, carried, 1)
     known_trips, known_condition = (None if each is None else b.known(each) for each in (trips, condition))
@@ -195,32 +196,50 @@ def scan_outputs_of_none(
 
     Those of a Scan have axes.
     """
-    tensors = [each for each in carried if isinstance(each, str)]
-    first: list[_Formal] = [("counter", (), "int64"), None] if axes is None else []
+    # Extents may follow from the counter, which is 0 in the first iteration.
+    counters: list[_Formal] = [("counter", (), "int64"), np.array(0)]
+    firsts: list[list[_Formal]] = [[each, _TRUE] for each in counters] if axes is None else [[]]
     at = len(carried) + (axes is None)
-    found: list[ShapeDtype] = []
-    try:
-        if len(tensors) < len(carried):
-            raise scope.b.wrong("it carries a sequence")
-        states, slices = (
-            _formals(scope, "carried", tensors, takes_narrow=True),
-            _slices(scope, scanned, takes_narrow=True),
-        )
-        network, _ = _import_body(scope, graph, [*first, *states, *slices], takes_narrow=True)
-        made = [network.values[name] for name in network.outputs[at:]]
-        found += [(each.shape, network.elements.get(each.name, each.dtype)) for each in made]
-    except ModelError:  # only an iteration could tell
-        for each in graph.outputs[at:]:
-            if each.dtype is None:
-                raise scope.b.wrong(
-                    f"it has no iterations, and its body does not declare the type of {each.name!r}"
-                ) from None
-            found.append((tuple(d if isinstance(d, int) else 0 for d in each.dimensions or ()), each.dtype))
+    for first in firsts:
+        try:
+            found = _made_by_body(scope, graph, first, carried, scanned)[at:]
+            break
+        except ModelError:
+            continue
+    else:  # only an iteration could tell
+        found = [_declared_result(scope, each) for each in graph.outputs[at:]]
     empty = []
     for (shape, element), given in zip(found, [0] * len(found) if axes is None else axes, strict=True):
         axis = scope.b.axis(given, len(shape) + 1)
         empty.append(scope.b.constant(np.zeros((*shape[:axis], 0, *shape[axis:]), numpy_dtype(element))))
     return empty
+
+
+def _made_by_body(
+    scope: Scope,
+    graph: ModelGraph,
+    first: Sequence[_Formal],
+    carried: Sequence[BoundValue],
+    scanned: Sequence[tuple[str, ScannedAxis]],
+) -> list[ShapeDtype]:
+    """Return shapes and types of the results of a body."""
+    tensors = [each for each in carried if isinstance(each, str)]
+    if len(tensors) < len(carried):
+        raise scope.b.wrong("it carries a sequence")
+    states, slices = (
+        _formals(scope, "carried", tensors, takes_narrow=True),
+        _slices(scope, scanned, takes_narrow=True),
+    )
+    network, _ = _import_body(scope, graph, [*first, *states, *slices], takes_narrow=True)
+    made = [network.values[name] for name in network.outputs]
+    return [(each.shape, network.elements.get(each.name, each.dtype)) for each in made]
+
+
+def _declared_result(scope: Scope, declared: DeclaredValue) -> ShapeDtype:
+    """Return shape and type of a body's result as it is declared, open extents as 0."""
+    if declared.dtype is None:
+        raise scope.b.wrong(f"it has no iterations, and its body does not declare the type of {declared.name!r}")
+    return tuple(d if isinstance(d, int) else 0 for d in declared.dimensions or ()), declared.dtype
 
 
 def _rounds_by_counter(network: Network) -> int | None:

@@ -156,19 +156,27 @@ class Scope:
             if not fixed or node.operator == "Shape":
                 return results
             what = "its result does not depend on lengths known only at run time"
-        except LengthError as error:
+        except ValueNeededError:
+            raise
+        except ModelError as error:  # extents of the bucket may not fit where those of the call do
+            if not isinstance(error, LengthError) and not self._dimensions(inputs):
+                raise
             what = error.what
-        extents = sorted({e for each in inputs if each for e in self.b.sources(each) if e in self.b.extent_inputs})
-        if extents:
-            named = ", ".join(self.b.extent_inputs[each] for each in extents)
+        dimensions = self._dimensions(inputs)
+        if dimensions:
             raise ArgumentError(
                 f"it cannot run in a bucket: {what}",
                 where=self.b.place(),
-                hint=f"Compile the model without buckets of {named}",
+                hint=f"Compile the model without buckets of {', '.join(dimensions)}",
             )
         self.b.drop()
         self.b.begin(self._prefix + node.name, self._label(node))
         return import_on_cut_inputs(self.b, node, inputs, self)
+
+    def _dimensions(self, inputs: Sequence[str | None]) -> list[str]:
+        """Return the dimensions with buckets from which values follow."""
+        named = self.b.extent_inputs
+        return sorted({named[source] for each in inputs if each for source in self.b.sources(each) if source in named})
 
     def _check_first_axes(self, node: ModelNode, inputs: Sequence[str | None]) -> None:
         if node.operator in READ_EXTENTS:

@@ -11,6 +11,7 @@ import numpy as np
 from syclsched.frontends.onnx.importing.counted_results import emit_counted
 from syclsched.frontends.onnx.importing.import_state import Shape
 from syclsched.frontends.onnx.importing.importer_registry import Inputs, Names, UnsupportedFormError, imports
+from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.onnx_model import ModelNode
 
@@ -29,7 +30,18 @@ def _nonzero(b: NetworkBuilder, node: ModelNode, inputs: Inputs) -> Names:
     shape = b.shape(x or "")
     if not shape:
         raise UnsupportedFormError
+    if len(shape) == 1 and _is_filled(b, x or ""):
+        places = b.elementwise(("index", -1), shape=(1, *shape), dtype="int64", folded=False)
+        b.give_lengths(places, [Length(1, length.count) for length in b.lengths[x or ""]])
+        return [places]
     return emit_counted(b, "NonZero", [x], [((len(shape), math.prod(shape)), "int64", 1)])
+
+
+def _is_filled(b: NetworkBuilder, x: str) -> bool:
+    """Return whether all elements of a value with a length are one number that is not 0: their number is its length."""
+    node = b.producer(x)
+    expression = None if node is None else node.attributes.get("expression")
+    return x in b.lengths and isinstance(expression, tuple) and expression[0] == "const" and bool(expression[1])
 
 
 def _lines(b: NetworkBuilder, node: ModelNode, shape: Shape) -> tuple[int | None, int, Shape]:
