@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypedDict
 
 from syclsched.errors import ArgumentError
@@ -52,13 +53,13 @@ class ModelPlanOptions(TypedDict, total=False):
 
 def check_flag(option: str, given: object) -> None:
     """Raise `ArgumentError` if an option that is on or off is given something else than a truth value."""
-    if not (isinstance(given, int) and given in (0, 1)) and type(given).__name__ != "bool_":  # that of NumPy
+    if not (isinstance(given, Hashable) and given in (0, 1)):
         raise ArgumentError(f"expected True or False, got {given!r}", where=option)
 
 
 def check_trace(given: object) -> None:
     """Raise `ArgumentError` if ``trace`` is no truth value, number of runs or ``"exact"``."""
-    if not (given == "exact" if isinstance(given, str) else isinstance(given, int) and given >= 0):
+    if not (given == "exact" if isinstance(given, str) else isinstance(given, Integral) and int(given) >= 0):
         raise ArgumentError(
             f"{given!r} is no number of runs", where="trace", hint="Give True, False, a number, or 'exact'"
         )

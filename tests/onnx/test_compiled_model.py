@@ -272,6 +272,11 @@ def test_unknown_names_of_planning_options_are_refused_before_the_first_call(opt
         syclsched.compile(MODEL, devices="cpu", **options)
 
 
+def test_numbers_and_truth_values_of_numpy_are_taken_as_those_of_python() -> None:
+    with syclsched.compile(MODEL, devices="cpu", autotune=np.False_, trace=np.int64(2)) as made:
+        made(images(2))
+
+
 def test_devices_in_the_place_of_a_platform_are_refused() -> None:
     with pytest.raises(ArgumentError, match="devices='cpu'"):
         syclsched.compile(MODEL, "cpu")
