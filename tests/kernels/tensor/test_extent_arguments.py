@@ -10,6 +10,7 @@ import pytest
 from syclsched.kernels import nn
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Operation, Signature
 
 
@@ -35,15 +36,26 @@ def code(operation: Operation, name: str = "opencl-c", **shapes: tuple[int, ...]
     return found
 
 
-def conv(size: int, inside: int, outside: int, kernel: int, name: str = "opencl-c", groups: int = 1) -> OpenCLSource:
-    operation = nn.conv(2, pads=(kernel // 2,) * 4, channels_last=True, groups=groups)
-    y, x, w = (1, size, size, outside), (1, size, size, inside), (outside, inside // groups, kernel, kernel)
+def conv(
+    size: int, inside: int, outside: int, kernel: int, name: str = "opencl-c", groups: int = 1, stride: int = 1
+) -> OpenCLSource:
+    window = Window((stride, stride), (kernel // 2,) * 4, (1, 1))
+    operation = nn.conv(2, window.strides, window.pads, channels_last=True, groups=groups)
+    x, w = (1, size, size, inside), (outside, inside // groups, kernel, kernel)
+    y = (1, *window.extents((size, size), (kernel, kernel)), outside)
     return code(operation, name, y=y, x=x, w=w)
 
 
-def pooled(size: int, channels: int) -> OpenCLSource:
+def pooled(size: int, channels: int, kind: str = "max", kernel: int = 3, stride: int = 1, pad: int = 1) -> OpenCLSource:
+    window = Window((stride, stride), (pad,) * 4, (1, 1))
+    y = (1, *window.extents((size, size), (kernel, kernel)), channels)
+    operation = nn.pool(kind, (kernel, kernel), window.strides, window.pads, channels_last=True)
+    return code(operation, y=y, x=(1, size, size, channels))
+
+
+def normalised(size: int, channels: int) -> OpenCLSource:
     shape = (1, size, size, channels)
-    return code(nn.pool("max", (3, 3), pads=(1,) * 4, channels_last=True), y=shape, x=shape)
+    return code(nn.lrn(channels_last=True), y=shape, x=shape)
 
 
 def concatenated(*widths: int) -> OpenCLSource:
@@ -61,11 +73,19 @@ def joined(rows: int, *widths: int) -> OpenCLSource:
     [
         (conv(14, 64, 128, 1), conv(28, 96, 64, 1)),
         (conv(28, 96, 128, 3, "opencl-c-winograd"), conv(27, 128, 192, 3, "opencl-c-winograd")),
+        (conv(28, 64, 128, 3, stride=2), conv(14, 128, 192, 3, stride=2)),
         (pooled(28, 192), pooled(14, 480)),
+        (pooled(56, 64, stride=2), pooled(27, 256, stride=1, pad=0)),
+        (pooled(14, 512, "average"), pooled(28, 256, "average")),
+        (pooled(7, 1024, "average", 7, pad=0), pooled(13, 512, "average", 13, pad=0)),
+        (normalised(55, 64), normalised(27, 192)),
         (concatenated(64, 32), concatenated(128, 96)),
         (joined(100, 128, 32), joined(30, 256, 32)),
     ],
-    ids=["1x1", "minimal filtering", "pool", "concat", "join"],
+    ids=[
+        *("1x1", "minimal filtering", "3x3 with strides", "pool", "strides and pads", "average beside pads"),
+        *("average of all", "local response normalisation", "concat", "join"),
+    ],
 )
 def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
     assert one.source == other.source
@@ -88,7 +108,7 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
 
 @pytest.mark.parametrize(
     "found",
-    [conv(14, 64, 64, 3), conv(14, 64, 64, 3, groups=64), conv(14, 64, 64, 1, groups=4), concatenated(64, 33)],
+    [conv(14, 32, 64, 3), conv(14, 64, 64, 3, groups=64), conv(14, 64, 64, 1, groups=4), concatenated(64, 33)],
     ids=["3x3", "depthwise", "groups", "parts of vectors"],
 )
 def test_short_loops_know_their_lengths(found: Any) -> None:

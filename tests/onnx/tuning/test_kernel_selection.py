@@ -15,7 +15,7 @@ from support.product_graph import product_graph
 import syclsched
 from syclsched.costs import CostModel
 from syclsched.costs.history import MemoryHistory
-from syclsched.kernels.nn import matmul
+from syclsched.kernels.nn import conv, matmul
 from syclsched.kernels.nn.normalisation.softmax_over import softmax_over
 from syclsched.kernels.nn.quantised.integer_matmul import integer_matmul
 from syclsched.kernels.tensor.elementwise import elementwise
@@ -211,6 +211,16 @@ def products_of(sizes, by=("onednn", "opencl-c")) -> TaskGraph:
     return whole.with_implementations(lambda _, each: each.name in by)
 
 
+def convolutions_of(sides, channels) -> TaskGraph:
+    whole = TaskGraph()
+    weights = syclsched.constant(np.ones((channels, channels, 3, 3), np.float32))
+    for side in sides:
+        x, y = (whole.array(f"{name}{side}", (1, side, side, channels), "float32") for name in "xy")
+        operation = conv(2, pads=(1,) * 4, channels_last=True)
+        whole.kernel(operation, name=f"of {side}", y=y, x=x, w=weights)
+    return whole.with_implementations(lambda _, each: each.name in ("onednn", "opencl-c-winograd"))
+
+
 @needs_onednn
 def test_the_longest_task_of_a_kind_is_sampled_once(quiet) -> None:
     platform = syclsched.describe(["cpu"])
@@ -285,7 +295,7 @@ def test_kernel_times_come_from_another_model_until_measured(quiet) -> None:
 @needs_onednn
 @pytest.mark.parametrize(
     ("compared_s", "count", "chosen"),
-    [(None, 40, None), (0.7e-3, 40, 40), (0.9e-3, 40, None), (0.5e-3, 2, None), (1.3e-3, 40, 0)],
+    [(None, 40, None), (0.7e-3, 40, 40), (0.94e-3, 40, None), (0.5e-3, 2, None), (1.3e-3, 40, 0)],
     ids=["never compared", "clear", "unclear", "short", "clear for the library"],
 )
 def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count: int, chosen: int | None) -> None:
@@ -311,6 +321,38 @@ def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count
     told = [OperatorTime("", name, device.name, "onednn", CALL_S + 1e-3) for name in names]
     assert record_times(graph, names, device, history, lambda: told)
     assert predicted_kernels(graph, device, costs, history) is None  # runs have told
+
+
+@needs_onednn
+def test_a_task_that_another_model_has_too_does_not_stand_for_its_kind(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history, sizes = CostModel(platform), History(), (512, 384, 448, 320)
+    other = products_of(sizes)
+    for size in sizes:  # three kernels take half of the library's time, and the one of 320 takes twice of it
+        for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c", 2e-3 if size == 320 else 0.5e-3)):
+            told = [OperatorTime("", f"of {size}", device.name, by, seconds)]
+            assert record_times(other, [f"of {size}"], device, history, lambda told=told: told)
+    record_corrections(other, device, costs, history)
+    graph = products_of((320, *range(640, 1024, 64)))
+    assert predicted_kernels(graph, device, costs, history) == {task.name for task in graph.tasks}
+
+
+@needs_onednn
+def test_minimal_filtering_of_few_pixels_is_a_kind_of_its_own(quiet) -> None:
+    """In another model it took half of the library's time for large pictures, and twice of it for small ones."""
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history, sides = CostModel(platform), History(), (28, 56, 7, 14)
+    other = convolutions_of(sides, 64)
+    for side in sides:
+        for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c-winograd", 0.5e-3 if side >= 28 else 2e-3)):
+            told = [OperatorTime("", f"of {side}", device.name, by, seconds)]
+            assert record_times(other, [f"of {side}"], device, history, lambda told=told: told)
+    record_corrections(other, device, costs, history)
+    large, small = convolutions_of((48, 52, 60), 96), convolutions_of((8, 10, 12), 512)
+    assert predicted_kernels(large, device, costs, history) == {"of 48", "of 52", "of 60"}
+    assert not predicted_kernels(small, device, costs, history)
 
 
 @needs_onednn
