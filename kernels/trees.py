@@ -6,8 +6,9 @@ threshold is NaN, with which every comparison is false: a row descends a tree in
 branch, four trees at a time.
 
 ``nodes`` has three columns: the feature of a node, its first child, which is taken if the comparison is false, and the
-number of its leaf. With ``missing`` the feature is doubled, and 1 is added where NaN counts as true. ``roots`` has the
-root of each tree and its depth.
+number of its leaf. With ``missing`` the feature is doubled, and 1 is added where NaN counts as true. With both rules it
+is doubled once more, and 2 is added to a node that compares by ``==``. ``roots`` has the root of each tree and its
+depth.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from syclsched.model.operation import (
 
 #: How leaves are combined: OpenCL C of a sum and a weight, and the value of no leaf.
 _COMBINED: Final = {"sum": ("a + b", "0"), "min": ("fmin(a, b)", "INFINITY"), "max": ("fmax(a, b)", "-INFINITY")}
-#: Comparisons of a feature and a threshold.
-RULES: Final = ("<=", "==")
+#: Comparisons of a feature and a threshold: one of all nodes, or each node's own.
+RULES: Final = ("<=", "==", "both")
 #: Trees that a work-item descends at once: each waits for memory most of the time.
 _AT_ONCE: Final = 4
 #: Most sums that a work-item keeps in private memory.
@@ -64,11 +65,11 @@ def trees(rule: str, combine: str = "sum", *, missing: bool = False, sparse: boo
     Parameters
     ----------
     rule : str
-        The comparison of a feature with a threshold: ``<=`` or ``==``.
+        The comparison of a feature with a threshold: ``<=`` or ``==``, or ``both``, as nodes say.
     combine : str, optional
         ``sum``, ``min`` or ``max``.
     missing : bool, optional
-        Some nodes count NaN as true.
+        Some nodes count NaN as true. With both rules they always may.
     sparse : bool, optional
         A leaf has one weight, for a column of its own.
 
@@ -90,7 +91,7 @@ def trees(rule: str, combine: str = "sum", *, missing: bool = False, sparse: boo
         )
     if sparse and combine != "sum":
         raise ArgumentError("only sums are sparse")
-    return _trees(rule, combine, missing, sparse)
+    return _trees(rule, combine, missing or rule == "both", sparse)
 
 
 @cache
@@ -156,9 +157,11 @@ def _source(signature: Signature, *, rule: str, combine: str, missing: bool, spa
     keep = count <= _MOST_PRIVATE
     to = "sums" if keep else "y"
     goes = f"v {rule} thresholds[p]"
-    feature = "n.x"
+    if rule == "both":
+        goes = "(v <= thresholds[p]) & ((v >= thresholds[p]) | !(n.x & 2))"
     if missing:
-        feature, goes = "(n.x >> 1)", f"({goes}) | (isnan(v) & n.x)"
+        goes = f"({goes}) | (isnan(v) & n.x)"
+    feature = f"(n.x >> {_flags(rule, missing)})"
     add = (
         f"{to}[columns[leaf]] += weights[leaf];"
         if sparse
@@ -207,10 +210,14 @@ __kernel void trees({given}) {{
     return OpenCLSource(source, "trees")
 
 
+def _flags(rule: str, missing: bool) -> int:
+    """Return the number of flags beside a node's feature."""
+    return missing + (rule == "both")
+
+
 def _host(*, rule: str, combine: str, missing: bool, sparse: bool, y: Any, x: Any, **arrays: Any) -> None:
     import numpy as np
 
-    compare = np.less_equal if rule == "<=" else np.equal
     nodes, thresholds, weights = (arrays[name] for name in ("nodes", "thresholds", "weights"))
     y[...] = {"sum": 0.0, "min": np.inf, "max": -np.inf}[combine]
     gather = {"sum": np.add, "min": np.minimum, "max": np.maximum}[combine]
@@ -218,9 +225,11 @@ def _host(*, rule: str, combine: str, missing: bool, sparse: bool, y: Any, x: An
     for root, depth in arrays["roots"].tolist():
         place = np.full(x.shape[0], root)
         for _ in range(depth):
-            feature = nodes[place, 0]
-            value = x[every, feature >> 1 if missing else feature]
-            goes = compare(value, thresholds[place])
+            feature, threshold = nodes[place, 0], thresholds[place]
+            value = x[every, feature >> _flags(rule, missing)]
+            goes = value == threshold if rule == "==" else value <= threshold
+            if rule == "both":
+                goes &= (value >= threshold) | (feature & 2 == 0)
             if missing:
                 goes |= np.isnan(value) & (feature & 1).astype(bool)
             place = nodes[place, 1] + goes

@@ -44,8 +44,12 @@ def cases(draw: st.DrawFn) -> Case:
                 nodes[at] = [0, at, leaves]
                 leaves += 1
                 continue
-            feature, is_true = int(random.integers(features)), int(random.integers(2))
-            nodes[at] = [2 * feature + is_true if missing else feature, len(nodes), -1]
+            feature, flags = int(random.integers(features)), int(random.integers(4))
+            if rule == "both":
+                feature = 4 * feature + flags
+            elif missing:
+                feature = 2 * feature + flags % 2
+            nodes[at] = [feature, len(nodes), -1]
             thresholds[at] = float(random.integers(-2, 3))
             for _ in range(2):
                 nodes.append([0, 0, 0])
@@ -69,15 +73,17 @@ def cases(draw: st.DrawFn) -> Case:
 def wanted(arrays: dict[str, Any], rule: str, combine: str, missing: bool) -> Any:
     """Descend every tree with every row."""
     nodes, weights = arrays["nodes"].tolist(), arrays["weights"].astype(np.float64)
+    flags = 2 if rule == "both" else int(missing)
     made = np.full(arrays["y"].shape, {"sum": 0.0, "min": np.inf, "max": -np.inf}[combine])
     for row, x in enumerate(arrays["x"].tolist()):
         for root, _ in arrays["roots"].tolist():
             place = root
             while nodes[place][1] != place:
                 feature, child, _ = nodes[place]
-                value, threshold = x[feature // 2 if missing else feature], arrays["thresholds"][place]
-                is_true = value <= threshold if rule == "<=" else value == threshold
-                place = child + (is_true or (missing and value != value and feature % 2 == 1))
+                value, threshold = x[feature >> flags], arrays["thresholds"][place]
+                is_equal = rule == "==" or (rule == "both" and feature & 2)
+                is_true = value == threshold if is_equal else value <= threshold
+                place = child + bool(is_true or (flags and value != value and feature % 2 == 1))
             leaf = nodes[place][2]
             if "columns" in arrays:
                 made[row, arrays["columns"][leaf]] += weights[leaf, 0]

@@ -164,9 +164,9 @@ def test_nodes_of_several_rules(tracks: int) -> None:
     said = forest(1, what="target", n_targets=1)
     said["nodes_missing_value_tracks_true"] = [tracks] * 11
     branches = [at for at, mode in enumerate(said["nodes_modes"]) if mode != "LEAF"]
-    for shift in range(4):
+    for shift in range(len(RULES)):
         for turn, at in enumerate(branches):
-            said["nodes_modes"][at] = RULES[(turn + shift) % 4]
+            said["nodes_modes"][at] = RULES[(turn + shift) % len(RULES)]
         same("TreeEnsembleRegressor", x, **said)
 
 
@@ -177,10 +177,11 @@ def test_nan_that_counts_as_true(rule: str) -> None:
     same("TreeEnsembleRegressor", x, **said)
 
 
-def test_an_ensemble_of_trees_is_one_task() -> None:
-    network = imported(
-        model("TreeEnsembleClassifier", {"x": X}, 2, **forest(3, what="class", classlabels_int64s=[0, 1, 2]))
-    )
+@pytest.mark.parametrize("second", ["BRANCH_LEQ", "BRANCH_EQ"])
+def test_an_ensemble_of_trees_is_one_task(second: str) -> None:
+    said = forest(3, what="class", classlabels_int64s=[0, 1, 2])
+    said["nodes_modes"][1] = second
+    network = imported(model("TreeEnsembleClassifier", {"x": X}, 2, **said))
     assert [node.kind for node in network.nodes] == ["trees", "arg"]
 
 

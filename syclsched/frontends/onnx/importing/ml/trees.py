@@ -256,9 +256,7 @@ def _nodes(b: NetworkBuilder, node: ModelNode, dtype: str, features: int) -> _No
 def _forest(b: NetworkBuilder, nodes: _Nodes) -> _Forest:
     """Return the trees with their nodes numbered anew, so that children are side by side."""
     rules = {_RULES[mode][0] for mode in nodes.modes if mode != _LEAF} or {"<="}
-    if len(rules) > 1:
-        raise UnsupportedFormError
-    rule = next(iter(rules))
+    rule = "both" if len(rules) > 1 else next(iter(rules))
     thresholds_of = nodes.thresholds
     if any(_RULES[mode][2] for mode in {*nodes.modes} - {_LEAF}):
         strict = np.array([mode != _LEAF and _RULES[mode][2] for mode in nodes.modes])
@@ -278,18 +276,21 @@ def _forest(b: NetworkBuilder, nodes: _Nodes) -> _Forest:
                 leaves.append(nodes.keys[place])
                 made.append((0, len(made), len(leaves) - 1, np.nan))
                 continue
-            changes = _RULES[nodes.modes[place]][1]
+            compares, changes, _ = _RULES[nodes.modes[place]]
             # NaN is not smaller than a threshold; where the children are swapped, it must count as smaller. It is never
             # equal, and so takes the first child of a swapped "==", the true one, in any case.
             is_missing = bool(nodes.missing[place])
-            is_true = is_missing != changes if rule == "<=" else is_missing and not changes
-            made.append((2 * nodes.features[place] + is_true, len(queue), -1, given[place]))
+            is_true = is_missing != changes if compares == "<=" else is_missing and not changes
+            feature = nodes.features[place]
+            if rule == "both":
+                feature = 2 * feature + (compares == "==")
+            made.append((2 * feature + is_true, len(queue), -1, given[place]))
             queue += [(child, depth + 1) for child in nodes.children[place][:: -1 if changes else 1]]
         if len(made) < len(queue):
             raise b.wrong("its nodes form a cycle, or have several parents")
         roots.append((first, max(depth for _, depth in queue[first:])))
     *numbers, thresholds = (np.array(each) for each in zip(*made, strict=True))
-    tracked = bool((numbers[0] & 1).any())
+    tracked = rule == "both" or bool((numbers[0] & 1).any())
     return _Forest(
         np.stack([numbers[0] if tracked else numbers[0] >> 1, *numbers[1:]], 1).astype(np.int32),
         thresholds.astype(nodes.thresholds.dtype),
