@@ -54,7 +54,7 @@ given. The tests do so.
 
 Of the domain of classical machine learning, `ai.onnx.ml`, as exported from scikit-learn, XGBoost and LightGBM, devices
 execute {classical}, with exceptions: trees whose
-nodes use different comparisons, or sets, run on the host, as do the probabilities that `SVMClassifier` couples from
+nodes ask for membership of sets run on the host, as do the probabilities that `SVMClassifier` couples from
 scores of pairs of classes. Rows traverse all trees at once, level by level. Labels that are
 text, of classifiers and of `LabelEncoder` from integers, and the maps of `ZipMap` are made by the host of the outputs.
 
