@@ -199,9 +199,10 @@ def test_constant_filters_are_packed_with_zero_padding() -> None:
     assert not columns[..., 40:].any()
 
 
-def test_edge_tiles_are_a_loop() -> None:
+def test_transforms_are_loops() -> None:
     operation = nn.conv(2, (1, 1), (1, 1, 1, 1), channels_last=True)
     source = minimal(operation).load(signature()).source
     n = winograd_tiling.tiling(signature()).n
     assert source.count("(uint)(ix + j) < (uint)x_2 ?") == n  # one column of a tile, not all
+    assert source.count("#pragma nounroll") == 5 and "#pragma unroll" not in source
     assert "vload" not in re.sub("#define.*", "", source)
