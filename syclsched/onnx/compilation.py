@@ -78,7 +78,8 @@ def compile(
         of the next larger extents, with the same results; above the largest, in one of its own. Values that are carried
         and elements of sequences have no buckets.
     without : iterable of str, optional
-        Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks without another one keep them.
+        Names of implementations not to use: ``["opencl-c-winograd"]``. Tasks that no other can run on the devices keep
+        them.
     progress : callable or bool, optional
         Called with (done, total, next step) while the model is prepared; both numbers are 0 if the amount of work is
         unknown. ``True`` shows a bar, as notebooks do if nothing is given; ``False`` shows none. The next step is also

@@ -242,7 +242,6 @@ def test_tasks_keep_what_is_left_out_where_nothing_else_can_run() -> None:
         ({"shapes": {"image": (2, 1, 8)}}, r"input 'image': it has the shape \(2, 1, 8\), and the model wants \(batch"),
         ({"shapes": {"image": (2, 1, 8, 8), "batch": 3}}, r"input 'image'.* wants \(batch=3, 1, 8, 8\)"),
         ({"without": 3}, "without: expected a list of texts, got 3"),
-        ({"rewrites": 3}, "rewrites: expected a list of texts, got 3"),
         ({"autotune": "no"}, "autotune: expected True or False, got 'no'"),
         ({"reuse": None}, "reuse: expected True or False, got None"),
         ({"deterministic": 2}, "deterministic: expected True or False, got 2"),

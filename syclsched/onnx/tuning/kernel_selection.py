@@ -293,7 +293,7 @@ def _corrections(
 
 
 def _stored_corrections(graph: TaskGraph, device: Device, history: RecordingHistory) -> dict[tuple[str, str], float]:
-    """Return those of other models."""
+    """Return by kind how kernels compared with the library in other models."""
     stored = {kind: history.lookup(key) for kind, key in _correction_keys(graph, device).items()}
     return {kind: known.value for kind, known in stored.items() if known is not None}
 

@@ -348,8 +348,7 @@ def test_batches_of_texts_as_one_list_of_tokens(sizes: list[tuple[int, int]]) ->
 
 
 CONSTANTS |= {"two_groups": x(2), "places_of": np.array([[-1]] * 8), "rows_of": np.array([[7], [-1], [0]])}
-CONSTANTS |= {"eight": np.ones(8, bool)}
-CONSTANTS |= {"pair": np.array([3, 3]), "kernels_of": x(2, 3, 4, 4), "points": x(4, 3, 1, 1)}
+CONSTANTS |= {"kernels_of": x(2, 3, 4, 4), "points": x(4, 3, 1, 1)}
 CONSTANTS |= {"four": np.abs(x(4)) + 0.5, "four_kernels": x(4, 4, 3, 3), "taps": x(5, 3, 3)}
 CONSTANTS |= {"side": x(8, 2)}
 CONSTANTS |= {"below": np.array([-(1 << 40)]), "back": np.array([-2]), "edges": np.array([0, 1, 0, 1])}
@@ -443,57 +442,7 @@ def test_a_model_is_planned_for_its_bucket_when_it_is_loaded() -> None:
         assert [each["x"] for each in compiled.kept_shapes] == [(8, WIDTH)]
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        node("ArgMax", ["x"], ["y"], axis=1, select_last_index=1),
-        node("Compress", ["x", "eight"], ["y"], axis=0),
-        node("Unique", ["x"], ["y"]),
-        node("Split", ["x", "pair"], ["y", "z"], axis=1),
-    ],
-    ids=lambda each: each.op_type,
-)
-def test_nodes_that_cannot_run_in_a_bucket_are_refused_by_name(last: Any) -> None:
-    last.name = "the node"
-    model = model_of([last], {"x": (8, "length")}, ["y"], CONSTANTS, opset=18)
-    said = f"{last.op_type} 'the node': it cannot run in a bucket"
-    with (
-        syclsched.compile(model, devices="cpu", autotune=False, buckets={"length": 8}) as compiled,
-        pytest.raises(ArgumentError, match=said),
-    ):
-        compiled(x(8, 6))
-
-
 LENGTH = [node("Shape", ["x"], ["extents"]), node("Gather", ["extents", "a1"], ["n"])]
-
-
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        # the last elements of x twice in a row: extents of the plan do not fit, those of calls do
-        [
-            node("Tile", ["x", "twice"], ["xx"]),
-            node("Slice", ["xx", "n", "beyond", "a1"], ["h"]),
-            node("Add", ["x", "h"], ["y"], name="the node"),
-        ],
-        [
-            node("Mod", ["n", "four"], ["rest"]),
-            node("Concat", ["zeros", "rest"], ["m"], axis=0),
-            node("Pad", ["x", "m"], ["y"], name="the node"),
-        ],
-    ],
-    ids=["extents", "values"],
-)
-def test_dimensions_to_leave_out_are_named(nodes: list[Any]) -> None:
-    constants = CONSTANTS | {"twice": np.array([1, 2]), "beyond": np.array([2**63 - 1])}
-    constants |= {"four": np.array([4]), "zeros": np.zeros(3, np.int64)}
-    model = model_of([*LENGTH, *nodes], {"x": ("batch", "length")}, ["y"], constants, opset=18)
-    said = "node .* 'the node': it cannot run in a bucket: .* Compile the model without buckets of length$"
-    with (
-        syclsched.compile(model, devices="cpu", autotune=False, buckets={"length": 8}) as compiled,
-        pytest.raises(ArgumentError, match=said),
-    ):
-        compiled(x(4, 6))
 
 
 def test_positions_as_places_of_ones() -> None:
@@ -633,20 +582,3 @@ def test_inputs_that_do_not_fit_each_other_are_refused() -> None:
             with pytest.raises(ArgumentError, match="mask"):
                 both.compiled(values)
         both.check(text(3, 5))
-
-
-@pytest.mark.parametrize(
-    ("buckets", "said"),
-    [
-        ({"btach": 8}, "batch"),
-        ({"batch": 0}, "no bucket"),
-        ({"batch": ()}, "no bucket"),
-        ({"batch": (4, -1)}, "no bucket"),
-        ({"batch": "powers of three"}, "powers of two"),
-        ({"batch": 2.5}, "no bucket"),
-    ],
-)
-def test_buckets_that_are_none(buckets: Any, said: str) -> None:
-    model = model_of(PERCEPTRON, {"x": ("batch", WIDTH)}, ["y"], CONSTANTS, opset=18)
-    with pytest.raises(ArgumentError, match=said):
-        syclsched.compile(model, devices="cpu", buckets=buckets)
