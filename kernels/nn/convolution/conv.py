@@ -121,9 +121,9 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             arrays,
             partial(conv_blocks.write, **extra, **attributes),
             partial(conv_blocks.launch, **attributes),
-            revision="6",
+            revision="7",
             numba_dtypes=REAL_DTYPES,
-            takes_extents=partial(conv_blocks.takes_extents, window=window, groups=groups),
+            takes_extents=partial(conv_blocks.takes_extents, **attributes),
         )
     )
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses_empty), efficiency=0.3)

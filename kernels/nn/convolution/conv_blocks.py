@@ -33,12 +33,12 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 #: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
 #: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
 PIXELS: Final = 7
-#: Positions of a kernel and channels from which on no loop over them is unrolled, and terms of a sum from which on that
-#: hardly matters. Above, a convolution takes as long with extents as arguments, or up to 3 % longer; of pictures of 3
-#: channels, up to 20 %.
+#: Terms of a sum from which on it hardly matters that no loop over the positions and channels of a kernel is unrolled;
+#: for kernels of many positions, and of one, channels. Above, a convolution takes as long with extents as arguments, or
+#: up to 4 % longer; of pictures of 3 channels, up to 20 %.
+LONG_SUM: Final = 9 * 64
 LONG_POSITIONS: Final = 25
 LONG_CHANNELS: Final = 16
-LONG_SUM: Final = 9 * 64
 
 
 def is_depthwise(signature: Signature, groups: int) -> bool:
@@ -53,16 +53,19 @@ def _is_pointwise(signature: Signature, window: Window) -> bool:
     return size(kernel) == 1 and not any(window.pads) and size(window.strides) == 1
 
 
-def takes_extents(signature: Signature, *, window: Window, groups: int) -> bool:
+def takes_extents(signature: Signature, *, window: Window, groups: int, last_: bool) -> bool:
     """Return whether the kernel takes extents as arguments.
 
     Others have shorter loops, over few positions or channels, which compilers unroll: they take up to a quarter longer
     if their lengths are not known.
     """
+    if is_depthwise(signature, groups):
+        return last_
     _, inside, *kernel = signature.shapes["w"]
     positions = size(tuple(kernel))
-    are_long = positions * inside >= LONG_SUM or (positions >= LONG_POSITIONS and inside >= LONG_CHANNELS)
-    return groups == 1 and (are_long or _is_pointwise(signature, window))
+    if groups == 1 and (positions * inside >= LONG_SUM or _is_pointwise(signature, window)):
+        return True
+    return inside >= LONG_CHANNELS and (positions == 1 or (groups == 1 and positions >= LONG_POSITIONS))
 
 
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
@@ -86,7 +89,7 @@ def launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups
     if not size(signature.shapes["y"]):
         return Launch((1,), (1,))
     if is_depthwise(signature, groups):
-        return depthwise.launch(signature, limits, last=last_)
+        return depthwise.launch(signature, limits, window=window, last=last_)
     batch, _, outputs, _, _ = geometry(signature, window, last_)
     block = _block(signature, window, groups, last_)
     lines = batch * math.prod(outputs[:-1]) * panels.block_count(outputs[-1], block.rows)

@@ -174,8 +174,9 @@ def _matmul(
             partial(matmul_blocks.launch, **attributes),
             # As oneDNN's, which packs the weights in every call where it has no AVX-512.
             efficiency=0.7 if has_small_registers() else 0.5,
-            revision="4",
+            revision="5",
             numba_dtypes=REAL_DTYPES,
+            takes_extents=partial(matmul_blocks.takes_extents, **attributes),
         )
     )
     numba = replace(numba, requires=replace(numba.requires, refuses=_refuses), efficiency=0.35)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from syclsched.kernels.common import Ints
 from syclsched.kernels.nn import activation as act
@@ -18,6 +18,9 @@ from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.lines import product
 from syclsched.model.operation import DeviceLimits, Launch, Signature
+
+#: Terms of a sum from which on a product takes as long with extents as arguments, or up to 2 % longer.
+LONG_SUM: Final = 32
 
 
 def strides(shape: Ints, like: Ints) -> Ints:
@@ -96,6 +99,17 @@ def launch(
         return Launch((1,), (1,))
     shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
     return panels.launch(limits, shape.items(signature.dtypes["y"]))
+
+
+def takes_extents(
+    signature: Signature, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]
+) -> bool:
+    """Return whether the kernel takes extents as arguments; in others, compilers unroll the sums."""
+    if not size(signature.shapes["y"]) or interleaved:
+        return False
+    a = signature.shapes["a"]
+    is_long = a[-2 if transpose_a else -1] >= LONG_SUM
+    return is_long and not ProductShape.of(signature, transpose_a, transpose_b, interleaved).batch
 
 
 def prepare(

@@ -46,6 +46,10 @@ def conv(
     return code(operation, name, y=y, x=x, w=w)
 
 
+def multiplied(rows: int, terms: int, columns: int) -> OpenCLSource:
+    return code(nn.matmul(), y=(rows, columns), a=(rows, terms), b=(terms, columns))
+
+
 def pooled(size: int, channels: int, kind: str = "max", kernel: int = 3, stride: int = 1, pad: int = 1) -> OpenCLSource:
     window = Window((stride, stride), (pad,) * 4, (1, 1))
     y = (1, *window.extents((size, size), (kernel, kernel)), channels)
@@ -74,6 +78,11 @@ def joined(rows: int, *widths: int) -> OpenCLSource:
         (conv(14, 64, 128, 1), conv(28, 96, 64, 1)),
         (conv(28, 96, 128, 3, "opencl-c-winograd"), conv(27, 128, 192, 3, "opencl-c-winograd")),
         (conv(28, 64, 128, 3, stride=2), conv(14, 128, 192, 3, stride=2)),
+        (conv(56, 64, 128, 1, stride=2), conv(28, 512, 256, 1, stride=2)),
+        (conv(14, 272, 272, 1, groups=4), conv(28, 144, 144, 1, groups=4)),
+        (conv(14, 64, 64, 3, groups=64), conv(27, 144, 144, 3, groups=144)),
+        (multiplied(1, 1024, 1000), multiplied(1, 512, 1000)),
+        (multiplied(128, 512, 2048), multiplied(128, 512, 512)),
         (pooled(28, 192), pooled(14, 480)),
         (pooled(56, 64, stride=2), pooled(27, 256, stride=1, pad=0)),
         (pooled(14, 512, "average"), pooled(28, 256, "average")),
@@ -83,7 +92,8 @@ def joined(rows: int, *widths: int) -> OpenCLSource:
         (joined(100, 128, 32), joined(30, 256, 32)),
     ],
     ids=[
-        *("1x1", "minimal filtering", "3x3 with strides", "pool", "strides and pads", "average beside pads"),
+        *("1x1", "minimal filtering", "3x3 with strides", "1x1 with strides", "groups", "depthwise", "row", "product"),
+        *("pool", "strides and pads", "average beside pads"),
         *("average of all", "local response normalisation", "concat", "join"),
     ],
 )
@@ -108,8 +118,8 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
 
 @pytest.mark.parametrize(
     "found",
-    [conv(14, 32, 64, 3), conv(14, 64, 64, 3, groups=64), conv(14, 64, 64, 1, groups=4), concatenated(64, 33)],
-    ids=["3x3", "depthwise", "groups", "parts of vectors"],
+    [conv(14, 32, 64, 3), conv(14, 32, 32, 1, groups=4), multiplied(64, 16, 64), concatenated(64, 33)],
+    ids=["3x3", "groups", "product", "parts of vectors"],
 )
 def test_short_loops_know_their_lengths(found: Any) -> None:
     assert not found.extents
