@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
+from syclsched.kernels.tensor.writing.lines import least
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,6 @@ class BlockStart:
         wanted = w.index(f"{number} * {step}")
         at = least(w, wanted, f"({extent} - {step})")
         return cls(at, f"({wanted} - {at})" if known % step else "")
-
-
-def least(w: KernelWriter, a: str, b: str) -> str:
-    """Emit the smaller of two indices, and return its name."""
-    return w.index(w.select(f"({a} < {b})", a, b))
 
 
 def count_blocks(w: KernelWriter, extent: str, step: int) -> str:

@@ -21,6 +21,7 @@ from syclsched.kernels.tensor.operation_factory import (
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import iteration_launch, unravel_index, write_iteration
 from syclsched.kernels.tensor.writing.kernel_writer import LANES, KernelWriter
+from syclsched.kernels.tensor.writing.lines import least
 from syclsched.kernels.tensor.writing.transpose_tiles import TransposePlanes, transpose_planes, transposed_space
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
@@ -46,7 +47,8 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
                 parameters,
                 partial(_write, permutation=permutation),
                 partial(_launch, permutation=permutation),
-                revision="4",
+                revision="5",
+                takes_extents=partial(_takes_extents, permutation=permutation),
             ),
         ),
     )
@@ -93,6 +95,12 @@ def _blocks(tiles: TransposePlanes, rows: int, columns: int) -> int:
     return planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns)
 
 
+def _takes_extents(signature: Signature, *, permutation: tuple[int, ...]) -> bool:
+    """Return whether the kernel takes extents as arguments: square tiles would take up to a tenth longer."""
+    tiles = transpose_planes(signature, permutation)
+    return tiles is not None and tiles.is_thin
+
+
 def _write(w: KernelWriter, *, permutation: tuple[int, ...]) -> None:
     tiles = transpose_planes(w.signature, permutation)
     if tiles is None:
@@ -102,28 +110,29 @@ def _write(w: KernelWriter, *, permutation: tuple[int, ...]) -> None:
         return
     rows, columns = _block(tiles, w.signature.dtypes["x"])
     down, across = ceil_div(tiles.rows, rows), ceil_div(tiles.columns, columns)
-    # Neighbouring work-items write neighbouring memory.
-    extents = (*(extent for extent, _, _ in tiles.planes), across, down)
+    # Neighbouring work-items write neighbouring memory. A constant 1 saves a division by an argument.
+    extents = [w.number(f"plane_{n}", extent) for n, (extent, _, _) in enumerate(tiles.planes)]
+    extents += ["1" if across == 1 else w.number("across", across), str(down)]
     *planes, column, row = unravel_index(w, w.index(w.item), extents)
-    steps = [(place, x, y) for place, (_, x, y) in zip(planes, tiles.planes, strict=True)]
+    steps = [
+        (place, w.number(f"x_{n}", x), w.number(f"y_{n}", y))
+        for n, (place, (_, x, y)) in enumerate(zip(planes, tiles.planes, strict=True))
+    ]
     base_x = w.index(" + ".join(["0", *(f"{place} * {x}" for place, x, _ in steps)]))
     base_y = w.index(" + ".join(["0", *(f"{place} * {y}" for place, _, y in steps)]))
+    width, apart = w.number("width", columns), w.number("row_stride", tiles.row_stride)
+    last_column = w.number("last_column", tiles.columns - LANES)
     if tiles.is_thin:
-        with w.loop("0", str(columns), str(LANES)) as i:
-            c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
-            w.interleave(f"{base_y} + {c} * {rows}", f"{base_x} + {c}", str(tiles.row_stride), rows)
+        with w.loop("0", width, str(LANES)) as i:
+            c = least(w, w.index(f"{column} * {width} + {i}"), last_column)
+            w.interleave(f"{base_y} + {c} * {rows}", f"{base_x} + {c}", apart, rows)
         return
-    with w.loop("0", str(columns), str(LANES)) as i, w.loop("0", str(rows), str(LANES)) as k:
+    with w.loop("0", width, str(LANES)) as i, w.loop("0", str(rows), str(LANES)) as k:
         # The last tile is shifted to be full: it overlaps the one before.
-        c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
-        r = _at_most(w, f"{row} * {rows} + {k}", tiles.rows - LANES)
-        to, start = f"{base_y} + {c} * {tiles.column_stride} + {r}", f"{base_x} + {r} * {tiles.row_stride} + {c}"
-        w.transpose_tile(to, str(tiles.column_stride), start, str(tiles.row_stride))
-
-
-def _at_most(w: KernelWriter, expression: str, most: int) -> str:
-    given = w.index(expression)
-    return w.index(w.select(f"({given} < {most})", given, str(most)))
+        c = least(w, w.index(f"{column} * {width} + {i}"), last_column)
+        r = least(w, w.index(f"{row} * {rows} + {k}"), str(tiles.rows - LANES))
+        to, start = f"{base_y} + {c} * {tiles.column_stride} + {r}", f"{base_x} + {r} * {apart} + {c}"
+        w.transpose_tile(to, str(tiles.column_stride), start, apart)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:

@@ -16,13 +16,13 @@ from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.block_sums import BlockStart, BlockSums, least
+from syclsched.kernels.nn.block_sums import BlockStart, BlockSums
 from syclsched.kernels.nn.convolution.image_layout import ImageLayout
 from syclsched.kernels.nn.geometry import size, spatial
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
-from syclsched.kernels.tensor.writing.lines import product
+from syclsched.kernels.tensor.writing.lines import least, product
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, Signature
 

@@ -201,7 +201,11 @@ class _Depthwise:
 
 def write(w: KernelWriter, *, window: Window, last: bool, activation: Activation, bias: bool, residual: str) -> None:
     """Emit the kernel."""
-    dtype, block, kernel = compute_dtype(w.signature.dtypes["y"]), _block(w.signature, last), w.signature.shapes["w"][2:]
+    dtype, block, kernel = (
+        compute_dtype(w.signature.dtypes["y"]),
+        _block(w.signature, last),
+        w.signature.shapes["w"][2:],
+    )
     x, y = (ImageLayout.of(w, name, last) for name in "xy")
     made = _Depthwise(w, window, dtype, block, x, y, kernel, activation, bias, residual)
     if last:

@@ -17,7 +17,7 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, Ints, ceil_div, numpy_implementation
 from syclsched.kernels.nn import panels
-from syclsched.kernels.nn.block_sums import BlockStart, least
+from syclsched.kernels.nn.block_sums import BlockStart
 from syclsched.kernels.nn.geometry import last, size
 from syclsched.kernels.nn.gradients.window_ranges import covering_windows, inner_positions
 from syclsched.kernels.nn.opencl_types import FLOATS, sum_dtype
@@ -26,6 +26,7 @@ from syclsched.kernels.onednn.operations import pool as onednn
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.kernels.tensor.writing.iteration_space import contiguous_strides, unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
+from syclsched.kernels.tensor.writing.lines import least
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Work

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from syclsched.kernels.nn.block_sums import least
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
+from syclsched.kernels.tensor.writing.lines import least
 from syclsched.kernels.windows import Window
 
 

@@ -101,9 +101,7 @@ def launch(
     return panels.launch(limits, shape.items(signature.dtypes["y"]))
 
 
-def takes_extents(
-    signature: Signature, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]
-) -> bool:
+def takes_extents(signature: Signature, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]) -> bool:
     """Return whether the kernel takes extents as arguments; in others, compilers unroll the sums."""
     if not size(signature.shapes["y"]) or interleaved:
         return False

@@ -166,6 +166,11 @@ def write_moments(
     return mean, w.value(t, f"{w.constant(1.0, t)} / {w.call('sqrt', variance)}")
 
 
+def least(w: KernelWriter, a: str, b: str) -> str:
+    """Emit the smaller of two indices, and return its name."""
+    return w.index(w.select(f"({a} < {b})", a, b))
+
+
 def product(w: KernelWriter, extents: Sequence[str]) -> str:
     """Define the product of extents, and return its name."""
     return w.index(" * ".join(extents) or "1")
