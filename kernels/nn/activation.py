@@ -17,6 +17,7 @@ from typing import Any, Final
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import Activation
 from syclsched.kernels.nn.opencl_types import literal
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 
 #: ONNX's alpha and gamma of selu.
@@ -186,17 +187,60 @@ class Translation:
 _SYMBOLS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"}
 
 
+def _bounds(activation: Activation) -> tuple[float, float] | None:
+    """Return the bounds of an activation that changes nothing else; None for others."""
+    match activation:
+        case ():
+            return (-math.inf, math.inf)
+        case (("relu",),):
+            return (0.0, math.inf)
+        case (("clip", low, high),):
+            return (float(low), float(high))
+    return None
+
+
+#: Names of arguments for the bounds of results.
+_LOWER: Final = "lower_bound"
+_UPPER: Final = "upper_bound"
+
+
+def emitter(w: KernelWriter, activation: Activation, dtype: str) -> Callable[[str], str]:
+    """Return a function that emits an activation of a number or a vector, and returns the name of the result.
+
+    Kernels that take extents as arguments take bounds of the results, too: one is for all activations that have any.
+    """
+    language = Translation(lambda value: w.constant(value, dtype), w.select, w.call)
+    bounds = _bounds(activation)
+    given = [] if bounds is None else [w.real(name, n, dtype) for name, n in zip((_LOWER, _UPPER), bounds, strict=True)]
+    match given:
+        case [str(least), str(most)]:
+            return lambda x: w.value(dtype, w.select(f"({x} < {least})", least, w.select(f"({x} > {most})", most, x)))
+
+    def emit_steps(x: str) -> str:
+        for name, *numbers in activation:
+            x = w.value(dtype, language.step(str(name), x, [*map(float, numbers)]))
+        return x
+
+    return emit_steps
+
+
 def emit(w: KernelWriter, activation: Activation, dtype: str, x: str) -> str:
     """Emit an activation of a number, or in `KernelWriter.each_vector` of a vector; return the name of the result."""
-    language = Translation(lambda value: w.constant(value, dtype), w.select, w.call)
-    for name, *numbers in activation:
-        x = w.value(dtype, language.step(str(name), x, [*map(float, numbers)]))
-    return x
+    return emitter(w, activation, dtype)(x)
 
 
-def opencl(activation: Activation, variable: str, dtype: str, kind: str | None = None) -> str:
-    """Return OpenCL C statements that apply an activation to a variable, scalar or of a vector type ``kind``."""
+def opencl(
+    activation: Activation, variable: str, dtype: str, kind: str | None = None, given: ExtentArguments | None = None
+) -> str:
+    """Return OpenCL C statements that apply an activation to a variable, scalar or of a vector type ``kind``.
+
+    With arguments of the kernel, these include the bounds of results, as in `emitter`.
+    """
     cast = f"({kind})" if kind else ""
+    bounds = _bounds(activation)
+    if given is not None and bounds is not None and dtype == "float32":
+        least, most = (f"{cast}({given.real(name, n)})" for name, n in zip((_LOWER, _UPPER), bounds, strict=True))
+        return f"{variable} = {variable} < {least} ? {least} : {variable} > {most} ? {most} : {variable};"
     language = Translation(
         lambda value: f"{cast}({literal(value, dtype)})",
         lambda condition, yes, no: f"({condition} ? {yes} : {no})",

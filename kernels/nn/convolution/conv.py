@@ -98,7 +98,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
             winograd_tiling.launch,
             replace(winograd_opencl.REQUIRES, refuses=winograd_opencl.refuses),
             efficiency=winograd_opencl.EFFICIENCY,
-            revision="2",
+            revision="3",
             prepare=winograd_opencl.prepare,
         ),
     )

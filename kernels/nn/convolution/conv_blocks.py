@@ -130,6 +130,7 @@ def write(
         return
     conv = _DirectConvolution.of(w, window, groups, last_)
     block, t, y = conv.block, conv.dtype, conv.y
+    activate = act.emitter(w, activation, t)
     count, blocks = count_blocks(w, conv.outside, block.columns), count_blocks(w, y.extents[-1], block.rows)
     item, space = w.index(w.item), (str(groups), count, y.images, *y.extents[:-1], blocks)
     with w.if_block(f"{item} < {product(w, space)}"):
@@ -152,7 +153,7 @@ def write(
                 x = w.value(t, f"{x} + {biases[column // block.width]}")
             if residual:
                 x = w.value(t, f"{x} + {w.read(residual, at, y.channel)}")
-            return act.emit(w, activation, t, x)
+            return activate(x)
 
         to = w.index(y.offset(image, (*outer, rows.at), channel))
         sums.store(to, (y.strides[-1], y.channel), finish, rows, columns, once=residual == "y")

@@ -8,7 +8,7 @@ neighbouring pixels of one line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -87,7 +87,7 @@ class _Depthwise:
     x: ImageLayout
     y: ImageLayout
     kernel: tuple[int, ...]
-    activation: Activation
+    activate: Callable[[str], str]
     bias: bool
     residual: str
 
@@ -194,7 +194,7 @@ class _Depthwise:
                 s = w.value(t, f"{s} + {biases[column // self.block.width]}")
             if self.residual:
                 s = w.value(t, f"{s} + {w.read(self.residual, at)}")
-            return act.emit(w, self.activation, t, s)
+            return self.activate(s)
 
         sums.store(to, (self.y.strides[-1], "1"), finish, BlockStart("0"), columns, once=self.residual == "y")
 
@@ -207,7 +207,8 @@ def write(w: KernelWriter, *, window: Window, last: bool, activation: Activation
         w.signature.shapes["w"][2:],
     )
     x, y = (ImageLayout.of(w, name, last) for name in "xy")
-    made = _Depthwise(w, window, dtype, block, x, y, kernel, activation, bias, residual)
+    activate = act.emitter(w, activation, dtype)
+    made = _Depthwise(w, window, dtype, block, x, y, kernel, activate, bias, residual)
     if last:
         made.write_channels_last()
     else:

@@ -253,7 +253,7 @@ def _outputs(
     def finished(kind: str, load: str, store: str) -> str:
         more = f"z += {load.format('b + o')};" if bias else ""
         more += f" z += {load.format(f'{residual} + here')};" if residual else ""
-        return f"{more} {act.opencl(activation, 'z', 'float32', kind)} {store}"
+        return f"{more} {act.opencl(activation, 'z', 'float32', kind, given)} {store}"
 
     out.append("for (int k = 0; k < lines; ++k) for (int l = 0; l < columns; ++l) {")
     out.append(f"const long here = at + (k * {wide} + l) * {outside} + o;")

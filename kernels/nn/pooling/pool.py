@@ -167,7 +167,7 @@ def _load_opencl(
             )
             tables += table
             value += f" * {share}"
-    finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"
+    finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV', given)}"
     start = f"const size_t i = get_global_id(0);\n  if (i >= {given('items', generator.items)}) return;"
     functions, body = generator.code(join, least, finish, given)
     head = f"{generator.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS}{given.declared})"
@@ -219,7 +219,7 @@ def _pool(
                 partial(_launch_opencl, **attributes),
                 OPENCL_C,
                 efficiency=0.4,
-                revision="4",
+                revision="5",
             ),
             pool_numba.pool(dtypes=dtypes, **how, **attributes),
             numpy_implementation(partial(_host, **how, **attributes), efficiency=0.1),

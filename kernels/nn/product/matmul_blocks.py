@@ -158,6 +158,7 @@ def write(
         return
     shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
     t, block = compute_dtype(signature.dtypes["y"]), shape.block(signature.dtypes["y"])
+    activate = act.emitter(w, activation, t)
     extents = {name: tuple(by_matrices({name: w.extents(name)}, interleaved)[name]) for name in "ya"}
     *before, m, n = extents["y"]
     m = m if shape.batch else product(w, (*before, m))
@@ -212,7 +213,7 @@ def write(
                 x = w.value(t, f"{x} + {added}" if beta == 1 else f"{x} + {w.constant(beta, t)} * {added}")
             if residual:
                 x = w.value(t, f"{x} + {w.read('r', at)}")
-            return act.emit(w, activation, t, x)
+            return activate(x)
 
         to, apart_y = begin("y", n, f"{m} * {n}")
         sums.store(w.index(f"{to} + {rows.at} * {apart_y} + {columns.at}"), (apart_y, "1"), finish, rows, columns)

@@ -83,6 +83,10 @@ class KernelWriter(ABC):
         """Return the text of a number that follows from shapes: a constant, or an argument as those of `extents`."""
         return str(value)
 
+    def real(self, name: str, value: float, dtype: str) -> str | None:
+        """Define a real number that the kernel takes as an argument, and return its name; None if it does not."""
+        return None
+
     def read(self, array: str, index: str, stride: str = "1") -> str:
         """Define the number, or in `vectors_of` the vector, at an index of an array, and return its name."""
         if self._lanes == 1:

@@ -60,6 +60,10 @@ class _OpenCLWriter(KernelWriter):
         # As an index, of 64 bits, so that products do not overflow.
         return self.index(self._arguments(name, value)) if self._takes_extents else str(value)
 
+    def real(self, name: str, value: float, dtype: str) -> str | None:
+        is_shared = self._takes_extents and compute_dtype(dtype) == "float32"
+        return self.value(dtype, self._arguments.real(name, value)) if is_shared else None
+
     def index(self, expression: str) -> str:
         # Signed and of 64 bits: with indices that may wrap, the CPU compiler does not recognise contiguous access.
         name = self.fresh("i")
