@@ -187,34 +187,38 @@ class Translation:
 _SYMBOLS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"}
 
 
-def _bounds(activation: Activation) -> tuple[float, float] | None:
-    """Return the bounds of an activation that changes nothing else; None for others."""
+def _bounds(activation: Activation) -> tuple[float, ...] | None:
+    """Return the lower bound, and the upper one if there is any, of an activation that only limits numbers, or None."""
     match activation:
         case ():
-            return (-math.inf, math.inf)
+            return (-math.inf,)
         case (("relu",),):
-            return (0.0, math.inf)
-        case (("clip", low, high),):
-            return (float(low), float(high))
+            return (0.0,)
+        case (("clip", float(low), float(high)),) if low <= high:
+            return (low,) if high == math.inf else (low, high)
     return None
 
 
-#: Names of arguments for the bounds of results.
-_LOWER: Final = "lower_bound"
-_UPPER: Final = "upper_bound"
+#: Names of arguments for bounds of results.
+_BOUNDS: Final = ("lower_bound", "upper_bound")
 
 
 def emitter(w: KernelWriter, activation: Activation, dtype: str) -> Callable[[str], str]:
     """Return a function that emits an activation of a number or a vector, and returns the name of the result.
 
-    Kernels that take extents as arguments take bounds of the results, too: one is for all activations that have any.
+    Kernels that take extents as arguments take a bound of the results, too: one is for a rectifier and for none.
     """
     language = Translation(lambda value: w.constant(value, dtype), w.select, w.call)
     bounds = _bounds(activation)
-    given = [] if bounds is None else [w.real(name, n, dtype) for name, n in zip((_LOWER, _UPPER), bounds, strict=True)]
-    match given:
-        case [str(least), str(most)]:
-            return lambda x: w.value(dtype, w.select(f"({x} < {least})", least, w.select(f"({x} > {most})", most, x)))
+    given = [w.real(*each, dtype) for each in zip(_BOUNDS, bounds or (), strict=False)]
+    if given and None not in given:
+
+        def limit(x: str) -> str:
+            for bound, sign in zip(given, "<>", strict=False):
+                x = w.value(dtype, w.select(f"({x} {sign} {bound})", str(bound), x))
+            return x
+
+        return limit
 
     def emit_steps(x: str) -> str:
         for name, *numbers in activation:
@@ -234,13 +238,14 @@ def opencl(
 ) -> str:
     """Return OpenCL C statements that apply an activation to a variable, scalar or of a vector type ``kind``.
 
-    With arguments of the kernel, these include the bounds of results, as in `emitter`.
+    With arguments of the kernel, these include bounds of the results, as in `emitter`.
     """
     cast = f"({kind})" if kind else ""
     bounds = _bounds(activation)
     if given is not None and bounds is not None and dtype == "float32":
-        least, most = (f"{cast}({given.real(name, n)})" for name, n in zip((_LOWER, _UPPER), bounds, strict=True))
-        return f"{variable} = {variable} < {least} ? {least} : {variable} > {most} ? {most} : {variable};"
+        texts = [f"{cast}({given.real(*each)})" for each in zip(_BOUNDS, bounds, strict=False)]
+        each = zip(texts, "<>", strict=False)
+        return " ".join(f"{variable} = {variable} {sign} {bound} ? {bound} : {variable};" for bound, sign in each)
     language = Translation(
         lambda value: f"{cast}({literal(value, dtype)})",
         lambda condition, yes, no: f"({condition} ? {yes} : {no})",

@@ -78,7 +78,6 @@ def test_first_calls_take_the_library_where_kernels_save_nothing(
     assert kernel_comparison.compare_kernels(discover("cpu"))
     # Whatever this machine's times are, kernels are predicted to save too little.
     monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", 1e9)
-    monkeypatch.setattr(kernel_selection, "WORTH_RUNS", 1e9)
     monkeypatch.setattr(kernel_selection, "MIDDLE_S", 0.0)
     monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
     monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
@@ -128,7 +127,7 @@ def test_on_a_busy_machine_nothing_is_stored(quiet: None, small: None, monkeypat
     assert not kernel_comparison.compare_kernels(discover("cpu"))
     monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
     monkeypatch.setattr(kernel_selection, "MIDDLE_S", 0.0)
-    monkeypatch.setattr(kernel_selection, "WORTH_RUNS", 1e9)  # kernels that are not compared save nothing
+    monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", 1e9)  # kernels that are not compared save nothing
     tried: list[Any] = []
     monkeypatch.setattr(autotune, "_traced", lambda *given: tried.append(given) or [])
     with syclsched.compile(compared_networks.of_pictures(), devices="cpu") as compiled:

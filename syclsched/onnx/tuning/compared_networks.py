@@ -55,9 +55,26 @@ class _Layers:
         return self.add("Relu")
 
     def residual(self, extent: int) -> None:
-        """Add a convolution whose result is added to the last value, and a rectifier."""
-        before = self.value
-        self.linear_convolution(self.channels, extent)
+        """Add two convolutions, whose result is added to the last value, and a rectifier."""
+        before, channels = self.value, self.channels
+        self.convolution(channels, 1)
+        self.linear_convolution(channels, extent)
+        self._added_to(before)
+
+    def residual_of_groups(self, groups: int, size: int) -> None:
+        """Add convolutions of groups, whose channels are shuffled in between, to the last value of so many rows."""
+        import numpy as np
+
+        before, channels = self.value, self.channels
+        self.convolution(channels, 1, groups=groups)
+        self.add("Reshape", self.constant(np.array([1, groups, channels // groups, size * size])))
+        self.add("Transpose", perm=(0, 2, 1, 3))
+        self.add("Reshape", self.constant(np.array([1, channels, size, size])))
+        self.linear_convolution(channels, 3, groups=channels)
+        self.linear_convolution(channels, 1, groups=groups)
+        self._added_to(before)
+
+    def _added_to(self, before: str) -> None:
         self.add("Add", before)
         self.add("Relu")
 
@@ -170,11 +187,11 @@ def networks() -> Iterator[Any]:
 def of_pictures() -> Any:
     """Return a network with layers of usual models of pictures, each of several sizes."""
     layers = _Layers("x", 3)
-    for _ in _stages(layers):
+    for size in _stages(layers):
         layers.branches((64, 1), (96, 3), (32, 5), (32, 1))
-        layers.convolution(layers.channels, 3, groups=layers.channels)
+        layers.convolution(160, 1)
+        layers.residual_of_groups(4, size)
         layers.convolution(128, 1)
-        layers.convolution(128, 1, groups=4)
         layers.residual(3)
         layers.convolution(48, 1)
         layers.convolution(192, 3)
@@ -188,20 +205,21 @@ def of_pictures() -> Any:
     return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000]})
 
 
-def _stages(layers: _Layers) -> Iterator[None]:
-    """Add what halves the pictures, before each stage of the network: to extents of 56, 28, 14 and 7."""
+def _stages(layers: _Layers) -> Iterator[int]:
+    """Add what halves the pictures, before each stage of the network, and yield their rows."""
     layers.convolution(64, 7, stride=2)
+    layers.add("LRN", size=5)
     layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
-    yield
+    yield PICTURE_SIZE // 4
     layers.convolution(128, 3, stride=2)
     layers.pooling("MaxPool")
-    yield
+    yield PICTURE_SIZE // 8
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool")
     layers.convolution(256, 1)
-    yield
+    yield PICTURE_SIZE // 16
     layers.linear_convolution(128, 1, stride=2)
-    yield
+    yield PICTURE_SIZE // 32
 
 
 def of_texts() -> Any:

@@ -55,9 +55,8 @@ MIDDLE_S: Final = 10e-3
 LONG_S: Final = 0.25
 #: Share of the time saved, by the sum of the tasks' times, from which on that decides for models that are not short.
 #: Where it was 0.10 to 0.22, 0.09 to 0.24 was measured (docs/benchmarks.md, "Kernels between oneDNN's tasks").
-CLEAR_SHARE: Final = 0.08
-#: Share of the time that kernels must be predicted to save, by comparisons in other models, for runs to be made at all.
-WORTH_RUNS: Final = 0.05
+#: Predictions for one model differ by 0.05 from one `profile` to the next, and runs to decide take more than they save.
+CLEAR_SHARE: Final = 0.05
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.
@@ -199,7 +198,7 @@ def predicted_kernels(
     if saved >= CLEAR_SHARE:
         is_near = has_all and library <= stated_s.keys() and saved - saved_alone < WORTH_MIXING
         return frozenset(library if is_near else chosen)
-    is_slower = saved < WORTH_RUNS and (total_s >= MIDDLE_S or saved_alone <= -CLEAR_SHARE)
+    is_slower = saved < CLEAR_SHARE and (total_s >= MIDDLE_S or saved_alone <= -CLEAR_SHARE)
     return frozenset() if has_all and is_slower else None
 
 
