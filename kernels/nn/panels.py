@@ -30,7 +30,7 @@ _FEWEST_SUMS: Final = 8
 #: Most rows of such blocks even of lines that have ends to be checked.
 _MOST_NARROW_ROWS: Final = 9
 #: Share of the work of the usual block below which a block of one vector is taken: it loads more for each sum.
-_LESS: Final = 0.95
+_LESS: Final = 0.96
 #: Blocks of rows by vectors for processors with 16 vector registers of half that size. More sums would be spilled.
 _SMALL_VECTOR_BYTES: Final = 32
 _SMALL_BLOCKS: Final = ((6, 2), (6, 1), (5, 2), (4, 3), (4, 2), (3, 4), (2, 4), (8, 1), (12, 1))

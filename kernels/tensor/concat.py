@@ -47,7 +47,7 @@ def concat(axis: int, count: int) -> Operation:
                 parameters,
                 partial(_write, axis=axis, names=names),
                 partial(_launch, axis=axis, names=names),
-                revision="3",
+                revision="4",
                 takes_extents=partial(_takes_extents, axis=axis, names=names),
             ),
         ),
@@ -104,8 +104,13 @@ def _pieces(widths: list[int]) -> list[int]:
 
 
 def _takes_extents(signature: Signature, *, axis: int, names: tuple[str, ...]) -> bool:
-    """Return whether the kernel takes extents as arguments: lines that are no whole vectors then take longer."""
-    return len(names) <= _MOST_SHARED and all(width % LANES == 0 for width in _widths(signature, axis, names))
+    """Return whether the kernel takes extents as arguments: those of short lines that are no whole vectors know them.
+
+    They take up to an eighth longer otherwise.
+    """
+    widths = _widths(signature, axis, names)
+    are_whole = all(width % LANES == 0 for width in widths)
+    return len(names) <= _MOST_SHARED and (are_whole or (min(widths) >= LANES and sum(widths) >= 4 * LANES))
 
 
 def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from syclsched.onnx.lru_cache import BoundModel
 from syclsched.onnx.model import load
 from syclsched.onnx.model_build import ModelBuilder
 from syclsched.onnx.tuning.autotune import VariantBuilder, compare_all_kernels
-from syclsched.onnx.tuning.compared_networks import networks
+from syclsched.onnx.tuning.compared_networks import further_networks, networks
 from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.kernel_selection import is_worth_mixing
 from syclsched.planner import PlanRequest
@@ -37,6 +37,8 @@ def can_compare(platform: Platform) -> bool:
 def compare_kernels(platform: Platform) -> bool:
     """Run networks by the library and by kernels, and store how they compare; False if the machine is busy.
 
+    The kernels of these and of further networks are stored, too.
+
     Raises
     ------
     CapabilityError
@@ -45,24 +47,32 @@ def compare_kernels(platform: Platform) -> bool:
     refused: CapabilityError | None = None
     has_compared = False
     for network in networks():
-        builder = _Comparison(platform, network)
         try:
-            builder.make({}, {}).close()
+            is_quiet = _made(_Comparison(platform, network))
         except CapabilityError as error:  # for instance no instructions for 8-bit numbers
             refused = error
             continue
-        finally:
-            builder.close()
-        if not builder.is_quiet:
+        if not is_quiet:
             return False
         has_compared = True
     if refused is not None and not has_compared:
         raise refused
+    for network in further_networks():
+        _made(_Kernels(platform, network))
     return True
 
 
-class _Comparison(ModelBuilder):
-    """A builder of a plan of the network, which times its tasks by the library and by kernels."""
+def _made(builder: _Kernels) -> bool:
+    """Make a plan and close it; return whether no other processes used the machine."""
+    try:
+        builder.make({}, {}).close()
+    finally:
+        builder.close()
+    return builder.is_quiet
+
+
+class _Kernels(ModelBuilder):
+    """A builder of a plan of a network by kernels, which are stored."""
 
     def __init__(self, platform: Platform, network: Any) -> None:
         super().__init__(
@@ -79,7 +89,17 @@ class _Comparison(ModelBuilder):
             carried={},
         )
         #: Whether no other processes used the machine.
-        self.is_quiet = False
+        self.is_quiet = True
+
+    def _bound(
+        self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool
+    ) -> tuple[BoundModel, bool]:
+        tasks = [task.name for task in graph.tasks]
+        return variants.plan_and_bind(on_devices(graph, self.platform, tasks)), True
+
+
+class _Comparison(_Kernels):
+    """A builder of a plan of a network, which times its tasks by the library and by kernels."""
 
     def _bound(
         self, variants: VariantBuilder, graph: TaskGraph, values: Mapping[str, Array], *, is_known: bool

@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_networks_are_valid() -> None:
     kinds = set[str]()
-    for model in compared_networks.networks():
+    for model in (*compared_networks.networks(), *compared_networks.further_networks()):
         onnx.checker.check_model(model, full_check=True)
         kinds |= {node.op_type for node in model.graph.node}
     assert {"Conv", "MaxPool", "AveragePool", "Concat", "Gemm", "Softmax", "MatMul", "LayerNormalization"} <= kinds
@@ -102,6 +102,22 @@ def test_networks_without_the_library_are_left_out(quiet: None, small: None, mon
     refused |= {"softmax_over"}
     with pytest.raises(CapabilityError, match="runs none"):
         kernel_comparison.compare_kernels(discover("cpu"))
+
+
+def test_kernels_of_further_networks_are_built_but_not_timed(quiet: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, by = autotune.VariantBuilder.plan_and_bind, set[str]()
+
+    def planned(variants: Any, graph: syclsched.TaskGraph, **options: Any) -> Any:
+        bound = plan(variants, graph, **options)
+        by.update(each.implementation for each in bound.plan.schedule.assignments)
+        return bound
+
+    monkeypatch.setattr(autotune.VariantBuilder, "plan_and_bind", planned)
+    monkeypatch.setattr(autotune, "record_times", lambda *_: pytest.fail("the network was timed"))
+    monkeypatch.setattr(kernel_comparison, "networks", list)
+    monkeypatch.setattr(kernel_comparison, "further_networks", lambda: [compared_networks.of_pictures(48, 0.5)])
+    assert kernel_comparison.compare_kernels(discover("cpu"))
+    assert by and kernel_selection.LIBRARY not in by
 
 
 def test_a_plan_with_predicted_kernels_that_fails_is_left_out(

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of common layers, by which kernels are compared with the library: of pictures, of texts, and with int8."""
+"""Networks of common layers, by which kernels are compared with the library: of pictures, of texts, and with int8.
+
+Their kernels are stored, and take extents as arguments: models with such layers need not compile them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 #: Rows and columns of pictures, as most models of them have it.
 PICTURE_SIZE = 224
+#: The same of a narrower network, whose lines and channels need other blocks, and its share of the channels.
+_OTHER_SIZE, _OTHER_WIDTH = 208, 0.5
 #: Tokens, width and heads of the encoder of texts.
 _TOKENS, _WIDTH, _HEADS = 128, 512, 8
 
@@ -178,48 +183,60 @@ def _window(extent: int, stride: int) -> dict[str, Any]:
 
 
 def networks() -> Iterator[Any]:
-    """Yield the networks as ONNX models."""
+    """Yield the networks to compare, as ONNX models."""
     yield of_pictures()
     yield of_texts()
     yield of_bytes()
 
 
-def of_pictures() -> Any:
-    """Return a network with layers of usual models of pictures, each of several sizes."""
-    layers = _Layers("x", 3)
-    for size in _stages(layers):
-        layers.branches((64, 1), (96, 3), (32, 5), (32, 1))
-        layers.convolution(160, 1)
-        layers.residual_of_groups(4, size)
-        layers.convolution(128, 1)
+def further_networks() -> Iterator[Any]:
+    """Yield networks whose kernels are built, too, but not compared."""
+    yield of_pictures(_OTHER_SIZE, _OTHER_WIDTH)
+
+
+def of_pictures(size: int = 0, width: float = 1.0) -> Any:
+    """Return a network with layers of usual models of pictures, each of several sizes.
+
+    ``size`` is the rows of a picture, by default `PICTURE_SIZE`, and ``width`` the share of the usual channels.
+    """
+    size, layers = size or PICTURE_SIZE, _Layers("x", 3)
+
+    def channels(usual: int) -> int:
+        return int(usual * width)
+
+    for rows in _stages(layers, size, channels):
+        layers.branches(*((channels(usual), extent) for usual, extent in ((64, 1), (96, 3), (32, 5), (32, 1))))
+        layers.convolution(channels(160), 1)
+        layers.residual_of_groups(4, rows)
+        layers.convolution(channels(128), 1)
         layers.residual(3)
-        layers.convolution(48, 1)
-        layers.convolution(192, 3)
+        layers.convolution(channels(48), 1)
+        layers.convolution(channels(192), 3)
         layers.residual(1)
-        layers.linear_convolution(64, 1)
+        layers.linear_convolution(channels(64), 1)
     layers.add("GlobalAveragePool")
     layers.add("Flatten")
     layers.add("Gemm", layers.weight(1024, layers.channels), layers.weight(1024), transB=1)
     layers.add("Gemm", layers.weight(1024, 1000), layers.weight(1000))
     layers.add("Softmax")
-    return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000]})
+    return layers.model({"x": [1, 3, size, size]}, {layers.value: [1, 1000]})
 
 
-def _stages(layers: _Layers) -> Iterator[int]:
+def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Iterator[int]:
     """Add what halves the pictures, before each stage of the network, and yield their rows."""
-    layers.convolution(64, 7, stride=2)
+    layers.convolution(channels(64), 7, stride=2)
     layers.add("LRN", size=5)
     layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
-    yield PICTURE_SIZE // 4
-    layers.convolution(128, 3, stride=2)
+    yield (rows := size // 4)
+    layers.convolution(channels(128), 3, stride=2)
     layers.pooling("MaxPool")
-    yield PICTURE_SIZE // 8
+    yield (rows := -(-rows // 2))
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool")
-    layers.convolution(256, 1)
-    yield PICTURE_SIZE // 16
-    layers.linear_convolution(128, 1, stride=2)
-    yield PICTURE_SIZE // 32
+    layers.convolution(channels(256), 1)
+    yield (rows := -(-rows // 2))
+    layers.linear_convolution(channels(128), 1, stride=2)
+    yield -(-rows // 2)
 
 
 def of_texts() -> Any:

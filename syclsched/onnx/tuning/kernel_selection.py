@@ -198,7 +198,7 @@ def predicted_kernels(
     if saved >= CLEAR_SHARE:
         is_near = has_all and library <= stated_s.keys() and saved - saved_alone < WORTH_MIXING
         return frozenset(library if is_near else chosen)
-    is_slower = saved < CLEAR_SHARE and (total_s >= MIDDLE_S or saved_alone <= -CLEAR_SHARE)
+    is_slower = total_s >= MIDDLE_S or saved_alone <= -CLEAR_SHARE
     return frozenset() if has_all and is_slower else None
 
 

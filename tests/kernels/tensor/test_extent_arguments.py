@@ -89,12 +89,13 @@ def joined(rows: int, *widths: int) -> OpenCLSource:
         (pooled(7, 1024, "average", 7, pad=0), pooled(13, 512, "average", 13, pad=0)),
         (normalised(55, 64), normalised(27, 192)),
         (concatenated(64, 32), concatenated(128, 96)),
+        (concatenated(112, 24), concatenated(144, 40)),
         (joined(100, 128, 32), joined(30, 256, 32)),
     ],
     ids=[
         *("1x1", "minimal filtering", "3x3 with strides", "1x1 with strides", "groups", "depthwise", "row", "product"),
         *("pool", "strides and pads", "average beside pads"),
-        *("average of all", "local response normalisation", "concat", "join"),
+        *("average of all", "local response normalisation", "concat", "parts of vectors", "join"),
     ],
 )
 def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
@@ -118,8 +119,8 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
 
 @pytest.mark.parametrize(
     "found",
-    [conv(14, 32, 64, 3), conv(14, 32, 32, 1, groups=4), multiplied(64, 16, 64), concatenated(64, 33)],
-    ids=["3x3", "groups", "product", "parts of vectors"],
+    [conv(14, 32, 64, 3), conv(14, 32, 32, 1, groups=4), multiplied(64, 16, 64), concatenated(24, 24)],
+    ids=["3x3", "groups", "product", "short lines"],
 )
 def test_short_loops_know_their_lengths(found: Any) -> None:
     assert not found.extents
