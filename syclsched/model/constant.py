@@ -7,11 +7,10 @@ receives it once, in the layout its implementations want, and keeps it as long a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -23,6 +22,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _KINDS = frozenset("biufc")
 _numbers = count()
+_PIECE_BYTES: Final = 1 << 18
+_ALL_BITS: Final = (1 << 64) - 1
 
 
 class Constant:
@@ -171,7 +172,7 @@ class Constant:
 
     @property
     def digest(self) -> str:
-        """Hash of shape, dtype and value: 32 hexadecimal digits, computed on first use.
+        """Hash of shape, dtype and value: 16 hexadecimal digits, computed on first use, which differ between processes.
 
         Not part of a graph's fingerprint, since plans do not depend on values.
         """
@@ -217,9 +218,10 @@ class Constant:
 
 def digest_of(array: Array) -> str:
     """Return the `Constant.digest` of a C-contiguous array."""
-    seen = hashlib.blake2b(f"{array.shape} {array.dtype.name} ".encode(), digest_size=16)
-    seen.update(array.reshape(-1).view(np.uint8).data)
-    return seen.hexdigest()
+    seen = array.reshape(-1).view(np.uint8).data
+    # Python's own hash takes less than half the time of hashlib's fastest one, copies into a cache included.
+    pieces = (hash(bytes(seen[start : start + _PIECE_BYTES])) for start in range(0, len(seen), _PIECE_BYTES))
+    return f"{hash((array.shape, array.dtype.name, *pieces)) & _ALL_BITS:016x}"
 
 
 def _rows(start: int, stop: int, whole: Array) -> Array:
