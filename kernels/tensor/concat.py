@@ -150,7 +150,7 @@ def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
 def _write_copy(w: KernelWriter, name: str, source: str, target: str, length: str, count: int) -> None:
     """Emit a copy of contiguous elements in vectors; the last vector may overlap the one before.
 
-    ``count`` is the ``length`` when the kernel is generated.
+    ``count`` is the ``length`` when the kernel is generated, which may be an argument.
     """
     source, target, dtype = w.index(source), w.index(target), w.signature.dtypes["y"]
     if count < LANES:
@@ -165,7 +165,10 @@ def _write_copy(w: KernelWriter, name: str, source: str, target: str, length: st
 
     with w.loop("0", f"{length} - {LANES - 1}", str(LANES)) as k:
         w.each_vector(1, lambda pick, _: vector(k))
-    if count % LANES:
+    if length != str(count):
+        with w.if_block(f"({length} % {LANES} != 0)"):
+            w.each_vector(1, lambda pick, _: vector(f"({length} - {LANES})"))
+    elif count % LANES:
         w.each_vector(1, lambda pick, _: vector(f"({length} - {LANES})"))
 
 

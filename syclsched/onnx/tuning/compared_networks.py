@@ -11,8 +11,8 @@ from typing import Any
 
 #: Rows and columns of pictures, as most models of them have it.
 PICTURE_SIZE = 224
-#: The same of a narrower network, whose lines and channels need other blocks, and its share of the channels.
-_OTHER_SIZE, _OTHER_WIDTH = 208, 0.5
+#: The same of a wider network, whose lines and channels need other blocks, and its share of the channels.
+_OTHER_SIZE, _OTHER_WIDTH = 208, 1.25
 #: Tokens, width and heads of the encoder of texts.
 _TOKENS, _WIDTH, _HEADS = 128, 512, 8
 
@@ -86,6 +86,15 @@ class _Layers:
     def pooling(self, kind: str) -> str:
         """Add a pooling of windows of three by three."""
         return self.add(kind, **_window(3, 1))
+
+    def halve(self, channels: int) -> None:
+        """Add a convolution and a pooling of the last value, both with strides, and join their results."""
+        value, before = self.value, self.channels
+        made = self.convolution(channels, 3, stride=2)
+        self.value = value
+        self.add("MaxPool", **_window(3, 2))
+        self.add("Concat", made, axis=1)
+        self.channels = before + channels
 
     def branches(self, *layers: tuple[int, int]) -> None:
         """Add convolutions of the last value, of so many channels and such an extent, and join their results."""
@@ -206,9 +215,8 @@ def of_pictures(size: int = 0, width: float = 1.0) -> Any:
 
     for rows in _stages(layers, size, channels):
         layers.branches(*((channels(usual), extent) for usual, extent in ((64, 1), (96, 3), (32, 5), (32, 1))))
-        layers.convolution(channels(160), 1)
-        layers.residual_of_groups(4, rows)
         layers.convolution(channels(128), 1)
+        layers.residual_of_groups(4, rows)
         layers.residual(3)
         layers.convolution(channels(48), 1)
         layers.convolution(channels(192), 3)
@@ -228,8 +236,7 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
     layers.add("LRN", size=5)
     layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     yield (rows := size // 4)
-    layers.convolution(channels(128), 3, stride=2)
-    layers.pooling("MaxPool")
+    layers.halve(channels(128))
     yield (rows := -(-rows // 2))
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool")

@@ -89,7 +89,7 @@ def joined(rows: int, *widths: int) -> OpenCLSource:
         (pooled(7, 1024, "average", 7, pad=0), pooled(13, 512, "average", 13, pad=0)),
         (normalised(55, 64), normalised(27, 192)),
         (concatenated(64, 32), concatenated(128, 96)),
-        (concatenated(112, 24), concatenated(144, 40)),
+        (concatenated(112, 24), concatenated(128, 64)),
         (joined(100, 128, 32), joined(30, 256, 32)),
     ],
     ids=[
