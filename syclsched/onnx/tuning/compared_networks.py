@@ -54,10 +54,27 @@ class _Layers:
         self.channels = channels
         return self.add("Conv", *weights, **_window(extent, stride), group=groups)
 
-    def convolution(self, channels: int, extent: int, *, stride: int = 1, groups: int = 1) -> str:
-        """Add a convolution, with bias, and a rectifier."""
+    def convolution(
+        self, channels: int, extent: int, *, stride: int = 1, groups: int = 1, most: float | None = None
+    ) -> str:
+        """Add a convolution, with bias, and a rectifier, whose results are at most ``most`` if it is given."""
+        import numpy as np
+
         self.linear_convolution(channels, extent, stride=stride, groups=groups)
-        return self.add("Relu")
+        if most is None:
+            return self.add("Relu")
+        return self.add("Clip", self.constant(np.float32(0)), self.constant(np.float32(most)))
+
+    def inverted_residual(self, channels: int, *, stride: int = 1) -> None:
+        """Add a convolution by channel between two of all channels, the last one without a rectifier."""
+        before = self.value
+        wide = 6 * self.channels
+        is_added = stride == 1 and channels == self.channels
+        self.convolution(wide, 1, most=6)
+        self.convolution(wide, 3, stride=stride, groups=wide, most=6)
+        self.linear_convolution(channels, 1)
+        if is_added:
+            self.add("Add", before)
 
     def residual(self, extent: int) -> None:
         """Add two convolutions, whose result is added to the last value, and a rectifier."""
@@ -201,6 +218,7 @@ def networks() -> Iterator[Any]:
 def further_networks() -> Iterator[Any]:
     """Yield networks whose kernels are built, too, but not compared."""
     yield of_pictures(_OTHER_SIZE, _OTHER_WIDTH)
+    yield of_inverted_residuals()
 
 
 def of_pictures(size: int = 0, width: float = 1.0) -> Any:
@@ -244,6 +262,21 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
     yield (rows := -(-rows // 2))
     layers.linear_convolution(channels(128), 1, stride=2)
     yield -(-rows // 2)
+
+
+def of_inverted_residuals() -> Any:
+    """Return a network as those of pictures on telephones: with convolutions by channel, and bounded results."""
+    layers = _Layers("x", 3)
+    layers.convolution(32, 3, stride=2, most=6)
+    layers.linear_convolution(16, 1)
+    for channels in (24, 32, 64, 160):
+        layers.inverted_residual(channels, stride=2)
+        layers.inverted_residual(channels)
+    layers.convolution(1280, 1, most=6)
+    layers.add("GlobalAveragePool")
+    layers.add("Flatten")
+    layers.add("Gemm", layers.weight(1000, layers.channels), layers.weight(1000), transB=1)
+    return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000]})
 
 
 def of_texts() -> Any:
