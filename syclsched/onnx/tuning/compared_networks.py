@@ -104,10 +104,18 @@ class _Layers:
         """Add a pooling of windows of three by three."""
         return self.add(kind, **_window(3, 1))
 
-    def halve(self, channels: int) -> None:
+    def halve_by_sum(self, channels: int) -> None:
+        """Add two convolutions of the last value with strides, and add their results."""
+        value, before = self.value, self.channels
+        made = self.linear_convolution(channels, 3, stride=2)
+        self.value, self.channels = value, before
+        self.linear_convolution(channels, 1, stride=2)
+        self._added_to(made)
+
+    def halve_by_parts(self, channels: int) -> None:
         """Add a convolution and a pooling of the last value, both with strides, and join their results."""
         value, before = self.value, self.channels
-        made = self.convolution(channels, 3, stride=2)
+        made = self.convolution(channels, 1, stride=2)
         self.value = value
         self.add("MaxPool", **_window(3, 2))
         self.add("Concat", made, axis=1)
@@ -254,13 +262,14 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
     layers.add("LRN", size=5)
     layers.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     yield (rows := size // 4)
-    layers.halve(channels(128))
+    layers.halve_by_sum(channels(128))
+    layers.pooling("MaxPool")
     yield (rows := -(-rows // 2))
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool")
     layers.convolution(channels(256), 1)
     yield (rows := -(-rows // 2))
-    layers.linear_convolution(channels(128), 1, stride=2)
+    layers.halve_by_parts(channels(128))
     yield -(-rows // 2)
 
 
@@ -268,7 +277,9 @@ def of_inverted_residuals() -> Any:
     """Return a network as those of pictures on telephones: with convolutions by channel, and bounded results."""
     layers = _Layers("x", 3)
     layers.convolution(32, 3, stride=2, most=6)
-    layers.linear_convolution(16, 1)
+    layers.linear_convolution(24, 1)
+    layers.pooling("MaxPool")
+    layers.pooling("AveragePool")
     for channels in (24, 32, 64, 160):
         layers.inverted_residual(channels, stride=2)
         layers.inverted_residual(channels)
