@@ -267,6 +267,35 @@ def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: boo
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("name", ["opencl-c", "python"])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "dilation", "pads"),
+    [
+        (13, 3, 1, 1, (1, 1)),
+        (14, 3, 2, 1, (0, 2)),
+        (17, 5, 1, 2, (4, 3)),
+        (6, 3, 3, 1, (2, 0)),
+        (4, 3, 1, 1, (3, 3)),
+        (12, 9, 1, 1, (4, 4)),
+        (9, 2, 1, 3, (0, 0)),
+    ],
+    ids=["as before", "strides", "dilations", "strides of the kernel", "more pads", "a large kernel", "no pads"],
+)
+def test_depthwise_in_blocks_of_pixels(
+    run: Any, name: str, is_packed: bool, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]
+) -> None:
+    """Lines with pixels at the ends, whole blocks, and pixels that are left."""
+    begin, end = pads
+    operation = nn.conv(2, (1, stride), (1, begin, 1, end), (1, dilation), 40, True, (("clip", -0.5, 0.75),), True)
+    arrays = {"x": numbers(2, 3, size, 40), "w": numbers(40, 1, 3, kernel), "b": numbers(40, seed=1)}
+    outputs = (size + begin + end - (kernel - 1) * dilation - 1) // stride + 1
+    arrays = {"y": unwritten((2, 3, outputs, 40), "float32"), **arrays}
+    wanted = on_host(operation, arrays)
+    close(run(operation, name, arrays, constants=("w",) if is_packed else ())["y"], wanted, "float32")
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.conv_transpose(2)))
 @given(case=transposes())
 @ON_DEVICES
