@@ -44,6 +44,8 @@ def compare_kernels(platform: Platform) -> bool:
     CapabilityError
         The library does not run on the device.
     """
+    for network in further_networks():
+        _made(_Kernels(platform, network))
     refused: CapabilityError | None = None
     has_compared = False
     for network in networks():
@@ -57,8 +59,6 @@ def compare_kernels(platform: Platform) -> bool:
         has_compared = True
     if refused is not None and not has_compared:
         raise refused
-    for network in further_networks():
-        _made(_Kernels(platform, network))
     return True
 
 

@@ -36,6 +36,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_comparison, "further_networks", list)
     monkeypatch.setattr(compared_networks, "PICTURE_SIZE", 64)
 
 
