@@ -44,10 +44,8 @@ def compare_kernels(platform: Platform) -> bool:
     CapabilityError
         The library does not run on the device.
     """
-    for network in further_networks():
-        _made(_Kernels(platform, network))
     refused: CapabilityError | None = None
-    has_compared = False
+    is_quiet, has_compared = True, False
     for network in networks():
         try:
             is_quiet = _made(_Comparison(platform, network))
@@ -55,11 +53,13 @@ def compare_kernels(platform: Platform) -> bool:
             refused = error
             continue
         if not is_quiet:
-            return False
+            break
         has_compared = True
-    if refused is not None and not has_compared:
+    for network in further_networks():
+        _made(_Kernels(platform, network))
+    if refused is not None and is_quiet and not has_compared:
         raise refused
-    return True
+    return is_quiet
 
 
 def _made(builder: _Kernels) -> bool:
