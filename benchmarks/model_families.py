@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models of further families, with seeded weights: recurrent, control flow, tiny, quantised."""
+"""ONNX models of further families, with seeded weights: recurrent, control flow, tiny, quantised, pictures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from classical_models import forest, k_means, pipeline
 from control_flow_models import CONTROL_FLOW
+from picture_models import PICTURES
 from quantised_models import QUANTISED
 from text_models import reader, text_classifier
 
@@ -125,6 +126,7 @@ FAMILIES: Mapping[str, tuple[Callable[[], Any], float]] = {
     "reader of a line of text": (reader, 1.1),
     "k-means, 100 rows": (partial(k_means, 100, 32, 8), 1.0),
     **CONTROL_FLOW,
+    **PICTURES,
 }
 
 

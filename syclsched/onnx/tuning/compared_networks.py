@@ -83,6 +83,15 @@ class _Layers:
         self.linear_convolution(channels, extent)
         self._added_to(before)
 
+    def excitation(self) -> None:
+        """Add the multiplication of the last value's channels by shares that follow from their means."""
+        value, channels = self.value, self.channels
+        self.add("GlobalAveragePool")
+        self.convolution(channels // 4, 1)
+        self.linear_convolution(channels, 1)
+        self.add("Sigmoid")
+        self.add("Mul", value)
+
     def residual_of_groups(self, groups: int, size: int) -> None:
         """Add convolutions of groups, whose channels are shuffled in between, to the last value of so many rows."""
         import numpy as np
@@ -245,6 +254,8 @@ def of_pictures(size: int = 0, width: float = 1.0) -> Any:
         layers.residual_of_groups(4, rows)
         layers.residual(3)
         layers.convolution(channels(48), 1)
+        layers.convolution(layers.channels, 5, groups=layers.channels)
+        layers.excitation()
         layers.convolution(channels(192), 3)
         layers.residual(1)
         layers.linear_convolution(channels(64), 1)

@@ -56,7 +56,7 @@ LONG_S: Final = 0.25
 #: Share of the time saved, by the sum of the tasks' times, from which on that decides for models that are not short.
 #: Where it was 0.10 to 0.22, 0.09 to 0.24 was measured (docs/benchmarks.md, "Kernels between oneDNN's tasks").
 #: Predictions for one model differ by 0.05 from one `profile` to the next, and runs to decide take more than they save.
-CLEAR_SHARE: Final = 0.05
+CLEAR_SHARE: Final = 0.03
 #: Traced runs, of which the least time of each task counts: at most; and at least, after so many seconds.
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.

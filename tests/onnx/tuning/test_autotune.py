@@ -270,14 +270,14 @@ def test_kernels_with_little_possible_gain_are_not_made(monkeypatch, quiet, by_l
     harness = TuningHarness(monkeypatch)
     harness.seconds[kernel_selection.LIBRARY] = by_library_s
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
-    monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.04)
+    monkeypatch.setattr(autotune, "saved_share", lambda *_: 0.02)
     monkeypatch.setattr(autotune, "time_alternating", lambda runs, *_: [[1.0] * 9, [2.0] * 9])
     harness.faster_variant(least_gain=0.06)
     assert any("opencl-c" in each.doing.values() for each in harness.made) == tried
 
 
 @needs_onednn
-@pytest.mark.parametrize(("saved", "wins"), [(0.5, True), (0.04, False)])
+@pytest.mark.parametrize(("saved", "wins"), [(0.5, True), (0.02, False)])
 def test_within_a_memory_limit_one_plan_is_bound_at_a_time(monkeypatch, quiet, saved: float, wins: bool) -> None:
     harness = TuningHarness(monkeypatch)
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
@@ -469,7 +469,7 @@ def test_kernels_that_cannot_be_faster_are_not_compared(monkeypatch, quiet) -> N
 @needs_onednn
 @pytest.mark.parametrize(
     ("by_library_s", "share", "raced"),
-    [(15e-3, 0.2, False), (15e-3, 0.04, True), (4e-3, 0.2, True), (0.2, 0.04, False)],
+    [(15e-3, 0.2, False), (15e-3, 0.02, True), (4e-3, 0.2, True), (0.2, 0.02, False)],
 )
 def test_a_clear_saving_by_the_tasks_times_is_not_raced(monkeypatch, quiet, by_library_s, share, raced) -> None:
     harness, races = TuningHarness(monkeypatch, kernel_s=1e-3), []
