@@ -33,10 +33,10 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 #: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
 #: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
 PIXELS: Final = 7
-#: Terms of a sum from which on it hardly matters that no loop over the positions and channels of a kernel is unrolled;
-#: for kernels of many positions, and of one, channels. Above, a convolution takes as long with extents as arguments, or
-#: up to 4 % longer; of pictures of 3 channels, up to 20 %.
+#: Sums of so many terms take as long, or up to 4 % longer, if no loop over positions and channels is unrolled since
+#: extents are arguments; of pictures of 3 channels, up to 20 %.
 LONG_SUM: Final = 9 * 64
+#: So do shorter sums of kernels of one position, and of so many, from so many channels on.
 LONG_POSITIONS: Final = 25
 LONG_CHANNELS: Final = 16
 

@@ -27,8 +27,8 @@ from syclsched.kernels.tensor.writing.lines import product
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, Signature
 
-#: Neighbouring pixels that a work-item computes together, and vectors of their channels; half of them where registers
-#: are short. More do not fit into registers.
+#: Neighbouring pixels that a work-item computes together, and vectors of their channels, as many as fit into registers.
+#: Where registers are short, it is one vector.
 _PIXELS: Final = 4
 _VECTORS: Final = 2
 #: Positions of a kernel along a line up to which pixels are computed together: the code repeats for each position.
@@ -201,12 +201,9 @@ class _Depthwise:
 
 def write(w: KernelWriter, *, window: Window, last: bool, activation: Activation, bias: bool, residual: str) -> None:
     """Emit the kernel."""
-    dtype, block, kernel = (
-        compute_dtype(w.signature.dtypes["y"]),
-        _block(w.signature, last),
-        w.signature.shapes["w"][2:],
-    )
     x, y = (ImageLayout.of(w, name, last) for name in "xy")
+    block, kernel = _block(w.signature, last), w.signature.shapes["w"][2:]
+    dtype = compute_dtype(w.signature.dtypes["y"])
     activate = act.emitter(w, activation, dtype)
     made = _Depthwise(w, window, dtype, block, x, y, kernel, activate, bias, residual)
     if last:

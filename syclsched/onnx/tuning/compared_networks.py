@@ -81,10 +81,10 @@ class _Layers:
         before, channels = self.value, self.channels
         self.convolution(channels, 1)
         self.linear_convolution(channels, extent)
-        self._added_to(before)
+        self._sum_with(before)
 
     def excitation(self) -> None:
-        """Add the multiplication of the last value's channels by shares that follow from their means."""
+        """Add the product of the last value's channels and shares, which follow from the channels' means."""
         value, channels = self.value, self.channels
         self.add("GlobalAveragePool")
         self.convolution(channels // 4, 1)
@@ -103,9 +103,10 @@ class _Layers:
         self.add("Reshape", self.constant(np.array([1, channels, size, size])))
         self.linear_convolution(channels, 3, groups=channels)
         self.linear_convolution(channels, 1, groups=groups)
-        self._added_to(before)
+        self._sum_with(before)
 
-    def _added_to(self, before: str) -> None:
+    def _sum_with(self, before: str) -> None:
+        """Add the sum with an earlier value, and a rectifier."""
         self.add("Add", before)
         self.add("Relu")
 
@@ -119,7 +120,7 @@ class _Layers:
         made = self.linear_convolution(channels, 3, stride=2)
         self.value, self.channels = value, before
         self.linear_convolution(channels, 1, stride=2)
-        self._added_to(made)
+        self._sum_with(made)
 
     def halve_by_parts(self, channels: int) -> None:
         """Add a convolution and a pooling of the last value, both with strides, and join their results."""
@@ -285,7 +286,7 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
 
 
 def of_inverted_residuals() -> Any:
-    """Return a network as those of pictures on telephones: with convolutions by channel, and bounded results."""
+    """Return a network of inverted residuals, as models for telephones have them, with results between bounds."""
     layers = _Layers("x", 3)
     layers.convolution(32, 3, stride=2, most=6)
     layers.linear_convolution(24, 1)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from syclsched.kernels import nn
+from syclsched.kernels.common import Activation
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
@@ -124,3 +126,31 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
 )
 def test_short_loops_know_their_lengths(found: Any) -> None:
     assert not found.extents
+
+
+@pytest.mark.parametrize("name", ["opencl-c", "opencl-c-winograd"])
+@pytest.mark.parametrize(
+    ("one", "other", "is_shared"),
+    [
+        ((), (("relu",),), True),
+        ((("relu",),), (("clip", -1.0, math.inf),), True),
+        ((("clip", 0.0, 6.0),), (("clip", -1.0, 1.0),), True),
+        ((("relu",),), (("clip", 0.0, 6.0),), False),
+        ((), (("clip", 1.0, -1.0),), False),
+        ((("relu",),), (("tanh",),), False),
+    ],
+    ids=["a rectifier", "a lower bound", "two bounds", "one bound and two", "crossed bounds", "no bounds"],
+)
+def test_bounds_of_results_are_arguments(name: str, one: Activation, other: Activation, is_shared: bool) -> None:
+    def with_results(activation: Activation) -> OpenCLSource:
+        operation = nn.conv(2, pads=(1,) * 4, channels_last=True, activation=activation)
+        return code(operation, name, y=(1, 28, 28, 64), x=(1, 28, 28, 64), w=(64, 64, 3, 3))
+
+    first, second = with_results(one), with_results(other)
+    assert (first.source == second.source) == is_shared
+    assert first.extents != second.extents
+
+
+def test_indices_are_divided_in_32_bits_where_these_hold_them() -> None:
+    small, large = multiplied(7, 64, 64), multiplied(1 << 20, 64, 1 << 11)
+    assert "(uint)" in small.source and "(uint)" not in large.source
