@@ -58,6 +58,15 @@ def test_equality_is_identity_and_the_digest_is_of_the_value():
     assert syclsched.constant(first, "float32").dtype == "float32"
 
 
+def test_the_digest_is_of_all_numbers_of_a_large_value():
+    values = np.zeros((3, 1 << 18), np.float32)
+    digests = {syclsched.constant(values).digest}
+    for place in (0, 1 << 16, 1 << 17, values.size - 1):
+        values.flat[place] = 1.0
+        digests.add(syclsched.constant(values.copy()).digest)
+    assert len(digests) == 5
+
+
 def test_rows_are_the_same_object_while_referenced():
     whole = syclsched.constant(np.arange(8.0).reshape(4, 2), name="w")
     part = whole.part((1, 3))
