@@ -106,7 +106,7 @@ def _pieces(widths: list[int]) -> list[int]:
 def _takes_extents(signature: Signature, *, axis: int, names: tuple[str, ...]) -> bool:
     """Return whether the kernel takes extents as arguments: those of short lines that are no whole vectors know them.
 
-    They take up to an eighth longer otherwise.
+    They take up to a fifth longer otherwise.
     """
     widths = _widths(signature, axis, names)
     are_whole = all(width % LANES == 0 for width in widths)

@@ -61,8 +61,8 @@ def profile_command(
 ) -> None:
     """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps finished measurements.
 
-    On a CPU a network is run by oneDNN and by kernels, too: ONNX models then choose between them without runs of
-    their own.
+    On a CPU networks are run by oneDNN and by kernels, too, and kernels of common layers are stored: ONNX models then
+    choose between them without runs of their own, and compile few.
 
     [bold]syclsched profile[/bold] takes some minutes; [bold]--quick[/bold] a third of that.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from syclsched.kernels.common import ceil_div
+
 #: Rows and columns of pictures, as most models of them have it.
 PICTURE_SIZE = 224
 #: The same of a wider network, whose lines and channels need other blocks, and its share of the channels.
@@ -239,7 +241,7 @@ def further_networks() -> Iterator[Any]:
     yield of_inverted_residuals()
 
 
-def of_pictures(size: int = 0, width: float = 1.0) -> Any:
+def of_pictures(size: int | None = None, width: float = 1.0) -> Any:
     """Return a network with layers of usual models of pictures, each of several sizes.
 
     ``size`` is the rows of a picture, by default `PICTURE_SIZE`, and ``width`` the share of the usual channels.
@@ -276,13 +278,13 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
     yield (rows := size // 4)
     layers.halve_by_sum(channels(128))
     layers.pooling("MaxPool")
-    yield (rows := -(-rows // 2))
+    yield (rows := ceil_div(rows, 2))
     layers.convolution(layers.channels, 3, stride=2, groups=layers.channels)
     layers.pooling("AveragePool")
     layers.convolution(channels(256), 1)
-    yield (rows := -(-rows // 2))
+    yield (rows := ceil_div(rows, 2))
     layers.halve_by_parts(channels(128))
-    yield -(-rows // 2)
+    yield ceil_div(rows, 2)
 
 
 def of_inverted_residuals() -> Any:
