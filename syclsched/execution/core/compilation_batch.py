@@ -10,6 +10,7 @@ from syclsched.devices.memory.constant_uploads import ConstantUploader
 from syclsched.devices.native.sycl_types import SyclQueue
 from syclsched.devices.programs.executables import Executable
 from syclsched.devices.programs.task_compiler import CompileRequest, compile_tasks, signature_key
+from syclsched.library_threads import LIBRARY_THREADS
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device
 from syclsched.model.task import Task
@@ -38,7 +39,9 @@ class CompilationBatch:
     def compiled(self, uploads: ConstantUploader, progress: Progress | None = None) -> dict[Hashable, Executable]:
         """Compile all requested implementations and upload their constants."""
         made = compile_tasks([piece for piece, _, _ in self._wanted.values()], progress)
-        return {
-            key: uploads.bind(each, piece, task.constants, space)
-            for (key, (piece, task, space)), each in zip(self._wanted.items(), made, strict=True)
-        }
+        # Constants are prepared in small matrix products, after which a BLAS library's threads spin for 0.1 s.
+        with LIBRARY_THREADS.at_most(1):
+            return {
+                key: uploads.bind(each, piece, task.constants, space)
+                for (key, (piece, task, space)), each in zip(self._wanted.items(), made, strict=True)
+            }
