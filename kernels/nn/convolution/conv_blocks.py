@@ -54,13 +54,15 @@ def _is_pointwise(signature: Signature, window: Window) -> bool:
 
 
 def takes_extents(signature: Signature, *, window: Window, groups: int, last_: bool) -> bool:
-    """Return whether the kernel takes extents as arguments.
+    """Return whether the kernel takes extents as arguments; with channels last maybe not the number of channels."""
+    return last_ or (not is_depthwise(signature, groups) and _has_long_sums(signature, window, groups))
 
-    Others have shorter loops, over few positions or channels, which compilers unroll: they take up to a quarter longer
-    if their lengths are not known.
+
+def _has_long_sums(signature: Signature, window: Window, groups: int) -> bool:
+    """Return whether no loop over positions or channels is so short that compilers should unroll it.
+
+    Such loops take up to a quarter longer if their lengths are not known.
     """
-    if is_depthwise(signature, groups):
-        return last_
     _, inside, *kernel = signature.shapes["w"]
     positions = size(tuple(kernel))
     if groups == 1 and (positions * inside >= LONG_SUM or _is_pointwise(signature, window)):
@@ -132,7 +134,7 @@ def write(
     block, t, y = conv.block, conv.dtype, conv.y
     activate = act.emitter(w, activation, t)
     count, blocks = count_blocks(w, conv.outside, block.columns), count_blocks(w, y.extents[-1], block.rows)
-    item, space = w.index(w.item), (str(groups), count, y.images, *y.extents[:-1], blocks)
+    item, space = w.index(w.item), (conv.groups, count, y.images, *y.extents[:-1], blocks)
     with w.if_block(f"{item} < {product(w, space)}"):
         group, panel, image, *outer, number = unravel_index(w, item, space)
         columns = BlockStart.of(w, panel, block.columns, conv.outside, w.signature.shapes["w"][0] // groups)
@@ -173,6 +175,7 @@ class _DirectConvolution:
     kernel: Ints
     x: ImageLayout
     y: ImageLayout
+    groups: str
     #: Input and output channels of a group.
     inside: str
     outside: str
@@ -186,7 +189,11 @@ class _DirectConvolution:
         block = _block(signature, window, groups, last)
         merged = _is_pointwise(signature, window)
         _, inputs, outputs, kernel, window = geometry(signature, window, last)
-        x, y = (ImageLayout.of(w, name, last, merged=merged) for name in "xy")
+        is_short = not _has_long_sums(signature, window, groups)
+        x = ImageLayout.of(w, "x", last, merged=merged, contained=is_short)
+        # Groups of few channels have few outputs, too: loops over them are as short.
+        y = ImageLayout.of(w, "y", last, merged=merged, contained=is_short and groups > 1)
+        count = str(groups) if is_short or groups == 1 else w.number("groups", groups)
         return cls(
             w,
             window,
@@ -197,8 +204,9 @@ class _DirectConvolution:
             kernel,
             x,
             y,
-            inside=w.index(w.div(x.channels, str(groups))),
-            outside=w.index(w.div(y.channels, str(groups))),
+            groups=count,
+            inside=w.index(w.div(x.channels, count)),
+            outside=w.index(w.div(y.channels, count)),
             is_packed="w" in signature.constants,
             # With several groups, a pixel's channels are not contiguous with the next pixel's.
             is_dense=last and window.dilations[-1] == 1 and groups == 1,

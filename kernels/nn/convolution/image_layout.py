@@ -24,9 +24,15 @@ class ImageLayout:
     strides: tuple[str, ...]  # along the spatial axes
 
     @classmethod
-    def of(cls, w: KernelWriter, array: str, last: bool, *, merged: bool = False) -> ImageLayout:
-        """Emit the layout of an array; ``merged`` makes the spatial axes one, with the batch if channels are last."""
-        images, *extents = w.extents(array)
+    def of(
+        cls, w: KernelWriter, array: str, last: bool, *, merged: bool = False, contained: bool = False
+    ) -> ImageLayout:
+        """Emit the layout of an array; ``merged`` makes the spatial axes one, with the batch if channels are last.
+
+        The kernel contains the number of channels if it is ``contained``, and does not take it as an argument.
+        """
+        channel_axis = len(w.signature.shapes[array]) - 1 if last else 1
+        images, *extents = w.extents(array, (channel_axis,) if contained else ())
         channels = extents.pop(-1 if last else 0)
         if merged and last:
             images, extents = "1", [images, *extents]

@@ -9,8 +9,9 @@ share one. If lines are shorter than a vector register, each element's number is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
@@ -36,8 +37,9 @@ class IterationSpace:
 
     @property
     def shares_code(self) -> bool:
-        """Whether kernels take the number of elements as an argument: the code depends on no more of the shape."""
-        return len(self.shape) <= 1 and self.elements <= _SHARED
+        """Whether kernels take the numbers that follow from the shape as arguments."""
+        is_line = len(self.shape) <= 1 and self.elements <= _SHARED
+        return is_line if self.indexed_by_element else len(self.shape) == 2
 
     @property
     def indexed_by_element(self) -> bool:
@@ -85,23 +87,27 @@ def write_iteration(
     begin = list(starts) or [0] * len(space.strides)
     if space.indexed_by_element:
         i = w.index(w.item)
-        count = w.number("elements", space.elements) if space.shares_code else str(space.elements)
+        count = _number(w, space, "elements", space.elements)
         with w.if_block(f"{i} < {count}"):
             places = unravel_index(w, i, space.shape)
             body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, space.strides, strict=True)])
         return
     *outer, inner = space.shape
+    rows, length = _number(w, space, "rows", math.prod(outer)), _number(w, space, "length", inner)
+    texts = {inner: length}
+    for step in sorted({step for steps in space.strides for step in steps} - {0, 1, inner}):
+        texts[step] = _number(w, space, f"stride{len(texts)}", step)
     row, j = w.index(w.plane_row), w.index(w.plane_column)
     # If the line is a multiple of the vector length, groups end with it and j needs no check. A needless check does
     # harm: knowing that j is below a power of two, a compiler adds it by "or" and misses the contiguous access.
-    in_range = [f"{row} < {math.prod(outer)}"] + ([f"{j} < {inner}"] if inner % VECTOR_ITEMS else [])
+    in_range = [f"{row} < {rows}"] + ([f"{j} < {length}"] if inner % VECTOR_ITEMS else [])
     with w.if_block(w.all_of(*in_range)):
         places = unravel_index(w, row, tuple(outer))
         others = []
         for start, steps in zip(begin, space.strides, strict=True):
-            base = w.index(_sum(start, places, steps[:-1]))
-            others.append(w.index(_sum(0, [base, j], (1, steps[-1]))))
-        body(w.index(f"{row} * {inner} + {j}"), others)
+            base = w.index(_sum(start, places, steps[:-1], texts))
+            others.append(w.index(_sum(0, [base, j], (1, steps[-1]), texts)))
+        body(w.index(f"{row} * {length} + {j}"), others)
 
 
 def unravel_index(w: KernelWriter, number: str, shape: Shape) -> list[str]:
@@ -114,9 +120,19 @@ def unravel_index(w: KernelWriter, number: str, shape: Shape) -> list[str]:
     return [number, *reversed(places)] if shape else []
 
 
-def _sum(start: int, places: Sequence[str], steps: Sequence[int]) -> str:
+def _number(w: KernelWriter, space: IterationSpace, name: str, value: int) -> str:
+    """Return the text of a number that follows from the shape: an argument, if kernels of other shapes share code."""
+    return w.number(name, value) if space.shares_code else str(value)
+
+
+def _sum(
+    start: int, places: Sequence[str], steps: Sequence[int], texts: Mapping[int, str] = MappingProxyType({})
+) -> str:
+    """Return the text of an index; ``texts`` are those of steps that are no constants of the kernel."""
     parts = [] if start == 0 else [str(start)]
-    parts += [place if step == 1 else f"{place} * ({step})" for place, step in zip(places, steps, strict=True) if step]
+    for place, step in zip(places, steps, strict=True):
+        if step:
+            parts.append(place if step == 1 else f"{place} * ({texts.get(step, step)})")
     return " + ".join(parts) or "0"
 
 

@@ -9,7 +9,7 @@ float16 is loaded as float32 and rounded when stored; only OpenCL C supports it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -76,8 +76,11 @@ class KernelWriter(ABC):
         return f"({self.item} == 0)"
 
     @abstractmethod
-    def extents(self, array: str) -> tuple[str, ...]:
-        """Return the extents of an array; in OpenCL C constants, or arguments of a kernel that is one for all."""
+    def extents(self, array: str, contained: Container[int] = ()) -> tuple[str, ...]:
+        """Return the extents of an array; in OpenCL C constants, or arguments of a kernel that is one for all.
+
+        Those along the ``contained`` axes are constants of such a kernel, too.
+        """
 
     def number(self, name: str, value: int) -> str:
         """Return the text of a number that follows from shapes: a constant, or an argument as those of `extents`."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -37,7 +37,7 @@ class _NumbaWriter(KernelWriter):
     def _at(self, array: str, index: str) -> str:
         return f"{array}[{flat_index(len(self.signature.shapes[array]), index)}]"
 
-    def extents(self, array: str) -> tuple[str, ...]:
+    def extents(self, array: str, contained: Container[int] = ()) -> tuple[str, ...]:
         return tuple(self.index(f"{array}.shape[{axis}]") for axis in range(len(self.signature.shapes[array])))
 
     def index(self, expression: str) -> str:

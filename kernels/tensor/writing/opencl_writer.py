@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,8 +53,11 @@ class _OpenCLWriter(KernelWriter):
     def _type(self, dtype: str) -> str:
         return "bool" if dtype == "bool" else f"{C_TYPES[compute_dtype(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
-    def extents(self, array: str) -> tuple[str, ...]:
-        return tuple(self.number(f"{array}_{axis}", n) for axis, n in enumerate(self.signature.shapes[array]))
+    def extents(self, array: str, contained: Container[int] = ()) -> tuple[str, ...]:
+        return tuple(
+            str(n) if axis in contained else self.number(f"{array}_{axis}", n)
+            for axis, n in enumerate(self.signature.shapes[array])
+        )
 
     def number(self, name: str, value: int) -> str:
         # As an index, of 64 bits, so that products do not overflow.

@@ -15,6 +15,9 @@ from syclsched.kernels.common import ceil_div
 PICTURE_SIZE = 224
 #: The same of a wider network, whose lines and channels need other blocks, and its share of the channels.
 _OTHER_SIZE, _OTHER_WIDTH = 208, 1.25
+#: Channels and extent of convolutions by channel, of inverted residuals and of smooth ones.
+_RESIDUALS = (24, 3), (32, 3), (64, 3), (160, 3)
+_SMOOTH_RESIDUALS = (24, 3), (40, 5), (112, 3), (192, 5)
 #: Tokens, width and heads of the encoder of texts.
 _TOKENS, _WIDTH, _HEADS = 128, 512, 8
 
@@ -57,25 +60,32 @@ class _Layers:
         return self.add("Conv", *weights, **_window(extent, stride), group=groups)
 
     def convolution(
-        self, channels: int, extent: int, *, stride: int = 1, groups: int = 1, most: float | None = None
+        self, channels: int, extent: int, *, stride: int = 1, groups: int = 1, activation: str = "Relu"
     ) -> str:
-        """Add a convolution, with bias, and a rectifier, whose results are at most ``most`` if it is given."""
+        """Add a convolution, with bias, and an activation: an operator, ``"Relu6"`` or ``"Silu"``."""
         import numpy as np
 
-        self.linear_convolution(channels, extent, stride=stride, groups=groups)
-        if most is None:
-            return self.add("Relu")
-        return self.add("Clip", self.constant(np.float32(0)), self.constant(np.float32(most)))
+        made = self.linear_convolution(channels, extent, stride=stride, groups=groups)
+        if activation == "Relu6":
+            return self.add("Clip", self.constant(np.float32(0)), self.constant(np.float32(6)))
+        if activation == "Silu":
+            self.add("Sigmoid")
+            return self.add("Mul", made)
+        return self.add(activation)
 
-    def inverted_residual(self, channels: int, *, stride: int = 1) -> None:
-        """Add a convolution by channel between two of all channels, the last one without a rectifier."""
-        before = self.value
-        wide = 6 * self.channels
-        is_added = stride == 1 and channels == self.channels
-        self.convolution(wide, 1, most=6)
-        self.convolution(wide, 3, stride=stride, groups=wide, most=6)
+    def inverted_residual(self, channels: int, extent: int, *, stride: int = 1, is_smooth: bool = False) -> None:
+        """Add a convolution by channel between two of all channels, the last one without an activation.
+
+        The smooth one has x * sigmoid(x), not a rectifier, and shares of the channels.
+        """
+        before, narrow, activation = self.value, self.channels, "Silu" if is_smooth else "Relu6"
+        wide = 6 * narrow
+        self.convolution(wide, 1, activation=activation)
+        self.convolution(wide, extent, stride=stride, groups=wide, activation=activation)
+        if is_smooth:
+            self.excitation(narrow // 4, activation)
         self.linear_convolution(channels, 1)
-        if is_added:
+        if stride == 1 and channels == narrow:
             self.add("Add", before)
 
     def residual(self, extent: int) -> None:
@@ -85,14 +95,15 @@ class _Layers:
         self.linear_convolution(channels, extent)
         self._sum_with(before)
 
-    def excitation(self) -> None:
+    def excitation(self, inside: int, activation: str = "Relu") -> None:
         """Add the product of the last value's channels and shares, which follow from the channels' means."""
         value, channels = self.value, self.channels
         self.add("GlobalAveragePool")
-        self.convolution(channels // 4, 1)
+        self.convolution(inside, 1, activation=activation)
         self.linear_convolution(channels, 1)
-        self.add("Sigmoid")
-        self.add("Mul", value)
+        share = self.add("Sigmoid")
+        self.value = value
+        self.add("Mul", share)
 
     def residual_of_groups(self, groups: int, size: int) -> None:
         """Add convolutions of groups, whose channels are shuffled in between, to the last value of so many rows."""
@@ -125,13 +136,16 @@ class _Layers:
         self._sum_with(made)
 
     def halve_by_parts(self, channels: int) -> None:
-        """Add a convolution and a pooling of the last value, both with strides, and join their results."""
+        """Add convolutions and a pooling of the last value, all with strides, and join their results."""
         value, before = self.value, self.channels
-        made = self.convolution(channels, 1, stride=2)
+        made = []
+        for extent in (1, 3):
+            self.value, self.channels = value, before
+            made.append(self.convolution(channels, extent, stride=2))
         self.value = value
         self.add("MaxPool", **_window(3, 2))
-        self.add("Concat", made, axis=1)
-        self.channels = before + channels
+        self.add("Concat", *made, axis=1)
+        self.channels = before + 2 * channels
 
     def branches(self, *layers: tuple[int, int]) -> None:
         """Add convolutions of the last value, of so many channels and such an extent, and join their results."""
@@ -238,7 +252,9 @@ def networks() -> Iterator[Any]:
 def further_networks() -> Iterator[Any]:
     """Yield networks whose kernels are built, too, but not compared."""
     yield of_pictures(_OTHER_SIZE, _OTHER_WIDTH)
-    yield of_inverted_residuals()
+    yield of_small_pictures()
+    yield of_inverted_residuals(is_smooth=False)
+    yield of_inverted_residuals(is_smooth=True)
 
 
 def of_pictures(size: int | None = None, width: float = 1.0) -> Any:
@@ -258,7 +274,7 @@ def of_pictures(size: int | None = None, width: float = 1.0) -> Any:
         layers.residual(3)
         layers.convolution(channels(48), 1)
         layers.convolution(layers.channels, 5, groups=layers.channels)
-        layers.excitation()
+        layers.excitation(layers.channels // 4)
         layers.convolution(channels(192), 3)
         layers.residual(1)
         layers.linear_convolution(channels(64), 1)
@@ -283,25 +299,38 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
     layers.pooling("AveragePool")
     layers.convolution(channels(256), 1)
     yield (rows := ceil_div(rows, 2))
-    layers.halve_by_parts(channels(128))
+    layers.halve_by_parts(channels(64))
     yield ceil_div(rows, 2)
 
 
-def of_inverted_residuals() -> Any:
-    """Return a network of inverted residuals, as models for telephones have them, with results between bounds."""
-    layers = _Layers("x", 3)
-    layers.convolution(32, 3, stride=2, most=6)
-    layers.linear_convolution(24, 1)
+def of_small_pictures() -> Any:
+    """Return a network of pictures of 12 to 4 rows, whose lines and tiles need blocks of other heights."""
+    size, layers = 12, _Layers("x", 64)
+    for rows in range(size, 2, -2):
+        layers.branches((128, 3), (96, 3), (128, 5), (32, 5))
+        layers.convolution(64, 1)
+        layers.residual_of_groups(4, rows)
+        layers.add("MaxPool", kernel_shape=[3, 3])
+    return layers.model({"x": [1, 64, size, size]}, {layers.value: [1, 64, 2, 2]})
+
+
+def of_inverted_residuals(*, is_smooth: bool) -> Any:
+    """Return a network of inverted residuals, as models for telephones have them.
+
+    The smooth one has x * sigmoid(x) and shares of channels, the other one results between bounds.
+    """
+    layers, activation = _Layers("x", 3), "Silu" if is_smooth else "Relu6"
+    layers.convolution(24 if is_smooth else 32, 3, stride=2, activation=activation)
     layers.pooling("MaxPool")
     layers.pooling("AveragePool")
-    for channels in (24, 32, 64, 160):
-        layers.inverted_residual(channels, stride=2)
-        layers.inverted_residual(channels)
-    layers.convolution(1280, 1, most=6)
+    layers.linear_convolution(24, 1)
+    for channels, extent in _SMOOTH_RESIDUALS if is_smooth else _RESIDUALS:
+        layers.inverted_residual(channels, extent, stride=2, is_smooth=is_smooth)
+        layers.inverted_residual(channels, extent, is_smooth=is_smooth)
+    layers.convolution(1280, 1, activation=activation)
     layers.add("GlobalAveragePool")
-    layers.add("Flatten")
-    layers.add("Gemm", layers.weight(1000, layers.channels), layers.weight(1000), transB=1)
-    return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000]})
+    layers.linear_convolution(1000, 1)
+    return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000, 1, 1]})
 
 
 def of_texts() -> Any:
