@@ -58,6 +58,8 @@ def fold_batch_norms(draft: NetworkDraft) -> None:
         if found is None:
             continue
         activation = node.attributes.get("activation", ())
+        if not activation:
+            node, found = _with_following(draft, node, found)
         maker = None if draft.reads(found.x) != 1 else draft.producer(found.x)
         if maker is not None and _into_weights(draft, maker, node, found):
             draft.record_change(f"into the {maker.kind} before it", node.name)
@@ -67,6 +69,19 @@ def fold_batch_norms(draft: NetworkDraft) -> None:
         else:
             _make_expression(draft, node, found, activation)
             draft.record_change("is a scale and a shift", node.name)
+
+
+def _with_following(draft: NetworkDraft, node: CanonicalNode, found: _Affine) -> tuple[CanonicalNode, _Affine]:
+    """Return a node in place of itself and the scales and shifts behind it, and what they are: weights change once."""
+    while (after := draft.sole_reader(output := str(node.outputs[0]))) is not None and after.kind == "elementwise":
+        following = _affine_of(draft, after)
+        both = None if following is None or following.x != output else _composed(found, following)
+        if both is None or max(both.scale.size, both.shift.size) > found.scale.size:
+            break
+        draft.remove(after)
+        node = draft.change(node, outputs=after.outputs, origin=(*node.origin, *after.origin))
+        found = both
+    return node, found
 
 
 def fold_scale_shifts(draft: NetworkDraft) -> None:
@@ -279,19 +294,25 @@ def _trimmed(array: Numbers) -> Numbers:
 
 def _combine_two(draft: NetworkDraft, maker: CanonicalNode, node: CanonicalNode, found: _Affine) -> bool:
     before = _affine_of(draft, maker) if maker.kind == "elementwise" else None
-    if before is None:
-        return False
-    scale = before.scale * found.scale
-    shift = before.shift * found.scale + found.shift
-    if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
-        return False
-    # Combined constants that vary along different axes would be as large as the product of both.
-    if max(scale.size, shift.size) > max(each.size for each in (before.scale, before.shift, found.scale, found.shift)):
+    both = None if before is None else _composed(before, found)
+    if both is None:
         return False
     changed = draft.change(node, origin=(*maker.origin, *node.origin))
-    _make_expression(draft, changed, _Affine(before.x, scale, shift), ())
+    _make_expression(draft, changed, both, ())
     draft.remove_unread(found.x)
     return True
+
+
+def _composed(first: _Affine, second: _Affine) -> _Affine | None:
+    """Return two scales and shifts, one of the other's result, as one; None if it is not finite or larger than both."""
+    scale = first.scale * second.scale
+    shift = first.shift * second.scale + second.shift
+    if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
+        return None
+    # Combined constants that vary along different axes would be as large as the product of both.
+    if max(scale.size, shift.size) > max(each.size for each in (first.scale, first.shift, second.scale, second.shift)):
+        return None
+    return _Affine(first.x, scale, shift)
 
 
 def _into_following(draft: NetworkDraft, node: CanonicalNode, found: _Affine) -> bool:

@@ -33,6 +33,24 @@ def test_a_batch_norm_keeps_its_activation() -> None:
     assert conv.origin == ("conv0", "batch_norm1")
 
 
+@pytest.mark.parametrize(("extents", "taken"), [((6, 1, 1), True), ((), True), ((6, 5), False)])
+def test_a_batch_norm_takes_the_scale_and_shift_behind_it(extents: tuple[int, ...], taken: bool) -> None:
+    made = Builder(dtype="float64")
+    norm = made.batch_norm(made.conv(image(made), 6))
+    scaled = made.elementwise(("mul", 0, 1), norm, made.positive(*extents))
+    made.elementwise(("add", 0, 1), scaled, made.normal(*extents))
+    network = rewritten(made, "batch_norm")
+    assert kinds(network) == (["conv"] if taken else ["conv", "elementwise", "elementwise"])
+    assert network.nodes[0].origin == ("conv0", "batch_norm1", "elementwise2", "elementwise3")[: 4 if taken else 2]
+
+
+def test_a_batch_norm_that_is_a_result_leaves_what_follows() -> None:
+    made = Builder(dtype="float64")
+    norm = made.batch_norm(made.conv(image(made), 6))
+    scaled = made.elementwise(("mul", 0, 1), norm, made.positive(6, 1, 1))
+    assert kinds(rewritten(made, "batch_norm", outputs=(norm, scaled))) == ["conv", "elementwise"]
+
+
 def test_a_batch_norm_of_a_shared_value_becomes_scale_and_shift() -> None:
     made = Builder(dtype="float64")
     conv = made.conv(image(made), 4)
