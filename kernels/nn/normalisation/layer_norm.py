@@ -100,7 +100,11 @@ def _layer_norm(axis: int, epsilon: float, bias: bool, centred: bool) -> Operati
             *([onednn.layer_norm(axis=axis, epsilon=epsilon)] if centred else []),
             norms_groups.layer_norm(axis, epsilon, bias, centred),
             *generated_implementations(
-                parameters, partial(_write, bias=bias, **attributes), partial(_launch, axis=axis), revision="3"
+                parameters,
+                partial(_write, bias=bias, **attributes),
+                partial(_launch, axis=axis),
+                revision="3",
+                takes_extents=lambda _: True,
             ),
             numpy_implementation(partial(_host, **attributes), efficiency=0.1),
         ),

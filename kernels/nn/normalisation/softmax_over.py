@@ -179,7 +179,11 @@ def _softmax_over(axis: int, log: bool) -> Operation:
             onednn.softmax(axis=axis, log=log),
             norms_groups.softmax(axis, log),
             *generated_implementations(
-                parameters, partial(_write, axis=axis, log=log), partial(_launch, axis=axis), revision="4"
+                parameters,
+                partial(_write, axis=axis, log=log),
+                partial(_launch, axis=axis),
+                revision="4",
+                takes_extents=lambda _: True,
             ),
             numpy_implementation(partial(_host, axis=axis, log=log), efficiency=0.1),
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table look-ups for long element-wise expressions of bytes, whose 256 results are constants of the kernel."""
+"""Table look-ups for long element-wise expressions of bytes, whose 256 results are arguments of the kernel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from syclsched.kernels.common import C_TYPES, GROUPS_PER_UNIT, OPENCL_C, ceil_div
 from syclsched.kernels.tensor.writing.expression import Expression, axes_of, count_operators, infer_dtypes
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -70,17 +71,19 @@ def _source(signature: Signature, limits: DeviceLimits, *, expression: Expressio
 
     from syclsched.kernels.tensor.writing.expression_evaluator import evaluate_typed
 
-    given, made = (signature.dtypes[name] for name in ("x0", "y"))
-    x = np.arange(256, dtype=np.uint8).view(given)
-    results = evaluate_typed(infer_dtypes(expression, (given,), made), [x], x.shape).astype(made)
+    dtype, made = (signature.dtypes[name] for name in ("x0", "y"))
+    x = np.arange(256, dtype=np.uint8).view(dtype)
+    results = evaluate_typed(infer_dtypes(expression, (dtype,), made), [x], x.shape).astype(made)
     taken, _ = _tiling(signature, limits)
-    count = prod(signature.shapes["y"])
-    index = "int" if count < 1 << 30 else "long"
-    code = f"""__constant {C_TYPES[made]} results[256] = {{{", ".join(map(str, results.tolist()))}}};
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void look_up(
-    __global {C_TYPES[made]}* restrict y, __global const uchar* restrict x) {{
-  const {index} first = ({index})get_global_id(0) * {taken}, end = min(first + {taken}, ({index}){count});
-  for ({index} i = first; i < end; ++i) y[i] = results[x[i]];
+    given = ExtentArguments()
+    count, each = given("elements", prod(signature.shapes["y"])), given("each", taken)
+    words = [given(f"results_{n}", int(word)) for n, word in enumerate(results.view(np.int32))]
+    code = f"""__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void look_up(
+    __global {C_TYPES[made]}* restrict y, __global const uchar* restrict x{given.declared}) {{
+  const int words[] = {{{", ".join(words)}}};
+  const {C_TYPES[made]}* const results = (const {C_TYPES[made]}*)words;
+  const long first = (long)get_global_id(0) * {each}, end = min(first + {each}, (long){count});
+  for (long i = first; i < end; ++i) y[i] = results[x[i]];
 }}
 """
-    return OpenCLSource(code, "look_up")
+    return OpenCLSource(code, "look_up", extents=given.values)

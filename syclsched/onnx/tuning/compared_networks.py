@@ -7,6 +7,7 @@ Their kernels are stored, and take extents as arguments: models with such layers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import ceil_div
@@ -20,6 +21,8 @@ _RESIDUALS = (24, 3), (32, 3), (64, 3), (160, 3)
 _SMOOTH_RESIDUALS = (24, 3), (40, 5), (112, 3), (192, 5)
 #: Tokens, width and heads of the encoder of texts.
 _TOKENS, _WIDTH, _HEADS = 128, 512, 8
+#: The 8-bit number that stands for 0 where values have a sign.
+_ZERO = 120
 
 
 class _Layers:
@@ -164,36 +167,52 @@ class _Layers:
         self.channels = outputs
         return self.add("Add", self.weight(outputs))
 
-    def attention(self) -> str:
-        """Add attention of several heads to the last value."""
+    def attention(self, *, is_quantised: bool = False) -> str:
+        """Add attention of several heads to the last value, maybe with all values rounded to 8 bits."""
         import numpy as np
 
+        def rounded() -> None:
+            if is_quantised:
+                self.quantised(zero=_ZERO)
+
+        dense = partial(self.quantised_dense, zero=_ZERO) if is_quantised else self.dense
         before, width = self.value, self.channels
         made = []
         for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)):
             self.value = before
-            self.dense(width)
+            dense(width)
             self.add("Reshape", self.constant(np.array([1, _TOKENS, _HEADS, width // _HEADS])))
-            made.append(self.add("Transpose", perm=order))
+            rounded()
+            self.add("Transpose", perm=order)
+            rounded()
+            made.append(self.value)
         query, key, value = made
         self.value = query
         self.add("MatMul", key)
+        rounded()
+        self.add("Mul", self.constant(np.float32((width // _HEADS) ** -0.5)))
+        rounded()
         self.add("Softmax", axis=-1)
+        if is_quantised:
+            self.quantised()
         self.add("MatMul", value)
+        rounded()
         self.add("Transpose", perm=(0, 2, 1, 3))
+        rounded()
         self.add("Reshape", self.constant(np.array([1, _TOKENS, width])))
-        return self.dense(width)
+        rounded()
+        return dense(width)
 
     def added_to(self, before: str) -> str:
         """Add the last value to an earlier one, and layer normalisation."""
         self.add("Add", before)
         return self.add("LayerNormalization", self.weight(self.channels), self.weight(self.channels))
 
-    def quantised(self, type_: Any = None) -> str:
-        """Round the last value to 8 bits."""
+    def quantised(self, type_: Any = None, zero: int = 0) -> str:
+        """Round the last value to 8 bits; ``zero`` stands for 0."""
         import numpy as np
 
-        parameters = self.constant(np.float32(0.02)), self.constant(np.array(0, type_ or np.uint8))
+        parameters = self.constant(np.float32(0.02)), self.constant(np.array(zero, type_ or np.uint8))
         self.add("QuantizeLinear", *parameters)
         return self.add("DequantizeLinear", *parameters)
 
@@ -215,14 +234,24 @@ class _Layers:
         self.add("Relu")
         return self.quantised()
 
-    def quantised_dense(self, outputs: int) -> str:
+    def quantised_dense(self, outputs: int, type_: Any = None, zero: int = 0) -> str:
         """Add a product of 8-bit values with weights, and a bias."""
-        import numpy as np
-
         self.add("MatMul", self.quantised_weight(self.channels, outputs))
         self.channels = outputs
+        self.quantised(type_, zero)
         self.add("Add", self.weight(outputs))
-        return self.quantised(np.int8)
+        return self.quantised(type_, zero)
+
+    def gaussian_unit(self) -> str:
+        """Add x (1 + erf(x / sqrt 2)) / 2 of the last value, with all values rounded to 8 bits."""
+        import numpy as np
+
+        value = self.value
+        for kind, number in (("Div", 2**0.5), ("Erf", None), ("Add", 1.0), ("Mul", None), ("Mul", 0.5)):
+            others = () if kind == "Erf" else (value,) if number is None else (self.constant(np.float32(number)),)
+            self.add(kind, *others)
+            self.quantised(zero=_ZERO)
+        return self.value
 
     def model(self, inputs: dict[str, Sequence[int]], results: dict[str, Sequence[int]]) -> Any:
         """Return the network as an ONNX model."""
@@ -255,6 +284,7 @@ def further_networks() -> Iterator[Any]:
     yield of_small_pictures()
     yield of_inverted_residuals(is_smooth=False)
     yield of_inverted_residuals(is_smooth=True)
+    yield of_quantised_texts()
 
 
 def of_pictures(size: int | None = None, width: float = 1.0) -> Any:
@@ -345,8 +375,27 @@ def of_texts() -> Any:
     return layers.model({"x": [1, _TOKENS, _WIDTH]}, {layers.value: [1, _TOKENS, _WIDTH]})
 
 
+def of_quantised_texts() -> Any:
+    """Return an encoder layer of a transformer, with all values rounded to 8 bits."""
+    layers = _Layers("x", _WIDTH)
+    layers.quantised(zero=_ZERO)
+    layers.attention(is_quantised=True)
+    layers.add("Add", "x")
+    before = layers.quantised(zero=_ZERO)
+    layers.add("LayerNormalization", layers.weight(_WIDTH), layers.weight(_WIDTH))
+    layers.quantised(zero=_ZERO)
+    layers.quantised_dense(4 * _WIDTH, zero=_ZERO)
+    layers.gaussian_unit()
+    layers.quantised_dense(_WIDTH, zero=_ZERO)
+    layers.add("Add", before)
+    layers.quantised(zero=_ZERO)
+    return layers.model({"x": [1, _TOKENS, _WIDTH]}, {layers.value: [1, _TOKENS, _WIDTH]})
+
+
 def of_bytes() -> Any:
     """Return a network of convolutions, and dense layers, of 8-bit values."""
+    import numpy as np
+
     layers = _Layers("x", 3)
     layers.quantised()
     layers.quantised_convolution(64, 7, stride=2)
@@ -356,7 +405,7 @@ def of_bytes() -> Any:
     picture = layers.value
     layers.value, layers.channels = "text", _WIDTH
     layers.quantised()
-    layers.quantised_dense(_WIDTH)
+    layers.quantised_dense(_WIDTH, np.int8)
     extent = PICTURE_SIZE // 4
     return layers.model(
         {"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE], "text": [1, _TOKENS, _WIDTH]},
