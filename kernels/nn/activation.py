@@ -19,6 +19,7 @@ from syclsched.kernels.common import Activation
 from syclsched.kernels.nn.opencl_types import literal
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
+from syclsched.kernels.vectors import error_function
 
 #: ONNX's alpha and gamma of selu.
 SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
@@ -43,12 +44,6 @@ def _np() -> Any:
     import numpy
 
     return numpy
-
-
-def _erf(x: Any) -> Any:
-    from scipy.special import erf
-
-    return erf(x)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -84,7 +79,10 @@ STEPS: Final[dict[str, _ActivationStep]] = {
     "sigmoid": _ActivationStep((), "1 / (1 + exp(-x))", _sigmoid, 3),
     "tanh": _ActivationStep((), "tanh(x)", lambda x: _np().tanh(x)),
     "gelu": _ActivationStep(
-        (), f"x * 0.5 * (1 + erf(x * {_ROOT_HALF!r}))", lambda x: x * 0.5 * (1 + _erf(x * _ROOT_HALF)), 5
+        (),
+        f"x * 0.5 * (1 + erf(x * {_ROOT_HALF!r}))",
+        lambda x: x * 0.5 * (1 + error_function.of_array(x * _ROOT_HALF)),
+        5,
     ),
     "gelu_tanh": _ActivationStep(
         (),
@@ -113,7 +111,7 @@ STEPS: Final[dict[str, _ActivationStep]] = {
         lambda x: x * _np().tanh(_np().logaddexp(x, 0)),
         6,
     ),
-    "erf": _ActivationStep((), "erf(x)", _erf),
+    "erf": _ActivationStep((), "erf(x)", error_function.of_array),
     "exp": _ActivationStep((), "exp(x)", lambda x: _np().exp(x)),
     "log": _ActivationStep((), "log(x)", lambda x: _np().log(x)),
     "sqrt": _ActivationStep((), "sqrt(x)", lambda x: _np().sqrt(x)),

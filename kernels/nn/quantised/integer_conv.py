@@ -15,6 +15,7 @@ from syclsched.kernels.nn.quantised import row_products
 from syclsched.kernels.nn.quantised.finishing import SUMS, Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
 from syclsched.kernels.onednn.operations import integer as onednn
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Operation, Signature, Split, Work
 
@@ -90,14 +91,37 @@ def _work(signature: Signature, *, finish: Finish) -> Work:
 
 def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
     """Return the product whose rows are the windows of all output pixels, with channels innermost."""
+    y, w = (signature.shapes[name] for name in "yw")
+    pixels = size(spatial(y, convolution.channels_last))
+
+    def place(given: ExtentArguments) -> str:
+        one, all_ = given("pixels", pixels), given("image", w[0] * pixels)
+        return f"(I)(row / {one}) * {all_} + (I)column * {one} + row % {one}"
+
+    return RowProduct(
+        y[0] * pixels,
+        size(w[1:]),
+        w[0] // convolution.groups,
+        convolution.groups,
+        partial(_gather, signature=signature, convolution=convolution),
+        None if convolution.channels_last else place,
+    )
+
+
+def _gather(given: ExtentArguments, *, signature: Signature, convolution: Convolution) -> str:
+    """Return code that copies the window of a row; of its extents it contains those along the kernel."""
     x, y, w = (signature.shapes[name] for name in "xyw")
     window, last, groups = convolution.window, convolution.channels_last, convolution.groups
-    inside, kernel, ndim = w[1], w[2:], window.ndim
-    outputs, extents = spatial(y, last), spatial(x, last)
-    steps, along, batch = strides_of(extents, channels(x, last), last)
+    kernel, ndim = w[2:], window.ndim
+    steps, along, batch = strides_of(spatial(x, last), channels(x, last), last)
+    inside, apart = given("inside", w[1]), given("apart", along)
+    outputs, extents, lines = (
+        [given(f"{name}_{axis}", n) for axis, n in enumerate(each)]
+        for name, each in (("y", spatial(y, last)), ("x", spatial(x, last)), ("line", steps))
+    )
     begin = ["int rest = row;"]
     begin += [f"const int o{a} = rest % {outputs[a]}; rest /= {outputs[a]};" for a in reversed(range(ndim))]
-    begin += [f"__global const X* image = x + (I)rest * {batch} + group * {inside * along};"]
+    begin += [f"__global const X* from = x + (I)rest * {given('batch', batch)} + (I)group * {inside} * {apart};"]
     begin += [f"const int i{a} = o{a} * {window.strides[a]} - {window.begins[a]};" for a in range(ndim)]
     # Along the last axis without dilation, windows without gaps between channels are one run of numbers.
     run = last and groups == 1 and window.dilations[-1] == 1
@@ -105,27 +129,24 @@ def _product(signature: Signature, *, convolution: Convolution) -> RowProduct:
     loops = [f"for (int k{a} = 0; k{a} < {kernel[a]}; ++k{a})" for a in range(walked)]
     places = [f"(i{a} + k{a} * {window.dilations[a]})" for a in range(walked)]
     inner = " && ".join(f"{at} >= 0 && {at} < {extents[a]}" for a, at in enumerate(places)) or "1"
-    line = " + ".join(["image", *(f"(I){at} * {steps[a]}" for a, at in enumerate(places))])
+    line = " + ".join(["from", *(f"(I){at} * {lines[a]}" for a, at in enumerate(places))])
     if run:
-        width, full = extents[-1], kernel[-1] * inside
-        copy = f"""const int at = i{ndim - 1}, low = max(0, -at), high = max(low, min({kernel[-1]}, {width} - at));
-      FILL(to, min(low, {kernel[-1]}) * {inside});
+        wide, full = kernel[-1], f"{kernel[-1]} * {inside}"
+        copy = f"""const int at = i{ndim - 1}, low = max(0, -at), high = max(low, min({wide}, {extents[-1]} - at));
+      FILL(to, min(low, {wide}) * {inside});
       if (high > low) COPY(to + low * {inside}, {line} + (I)(at + low) * {inside}, (high - low) * {inside});
-      FILL(to + min(high, {kernel[-1]}) * {inside}, {full} - min(high, {kernel[-1]}) * {inside});"""
+      FILL(to + min(high, {wide}) * {inside}, {full} - min(high, {wide}) * {inside});"""
     else:
         full = inside
         copy = f"COPY(to, {line}, {inside});"
         if along != 1:
-            copy = f"{{ __global const X* from = {line}; "
-            copy += f"for (int c = 0; c < {inside}; ++c) to[c] = NUMBER(from[(I)c * {along}]); }}"
-    gather = f"""{" ".join(begin)}
+            copy = f"{{ __global const X* first = {line}; "
+            copy += f"for (int c = 0; c < {inside}; ++c) to[c] = NUMBER(first[(I)c * {apart}]); }}"
+    return f"""{" ".join(begin)}
     {" ".join(loops)} {{
       if ({inner}) {{ {copy} }} else FILL(to, {full});
       to += {full};
     }}"""
-    rows, pixels = x[0] * size(outputs), size(outputs)
-    place = "" if last else f"(I)(row / {pixels}) * {w[0] * pixels} + (I)column * {pixels} + row % {pixels}"
-    return RowProduct(rows, size(w[1:]), w[0] // groups, groups, gather, neighbours=last, place=place)
 
 
 def _weights(w: Any, *, groups: int) -> Any:

@@ -12,6 +12,7 @@ from syclsched.kernels.nn.quantised import row_products
 from syclsched.kernels.nn.quantised.finishing import SUMS, Finish
 from syclsched.kernels.nn.quantised.row_products import RowProduct
 from syclsched.kernels.onednn.operations import integer as onednn
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import Operation, Signature, Split, Work
 
 
@@ -66,7 +67,11 @@ def _work(signature: Signature, *, finish: Finish) -> Work:
 def _product(signature: Signature) -> RowProduct:
     terms, columns = signature.shapes["w"]
     rows = size(signature.shapes["x"][:-1])
-    return RowProduct(rows, terms, columns, 1, f"COPY(to, x + (I)row * {terms}, {terms});")
+    return RowProduct(rows, terms, columns, 1, _gather)
+
+
+def _gather(given: ExtentArguments) -> str:
+    return "COPY(to, x + (I)row * taken, taken);"
 
 
 def _weights(w: Any) -> Any:

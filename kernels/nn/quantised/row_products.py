@@ -57,6 +57,10 @@ class _Method:
         """Return how many terms are packed."""
         return ceil_div(terms, self.unit) * self.unit
 
+    def row_bytes(self, terms: int) -> int:
+        """Return the bytes of a row's numbers."""
+        return self.padded(terms) * (2 if self.rows == "short" else 1)
+
 
 _PLAIN: Final = _Method(
     2,
@@ -95,11 +99,10 @@ class RowProduct:
     terms: int
     columns: int  # of a group
     groups: int
-    gather: (
-        str  # OpenCL C that writes the terms of ``row`` and ``group`` to ``to``, by ``COPY``, ``FILL`` and ``NUMBER``
-    )
-    neighbours: bool = True  # whether neighbouring columns are neighbours in the result
-    place: str = ""  # offset of a row's first column in the result; by default all columns of a row before the next
+    #: Returns OpenCL C that writes the terms of ``row`` and ``group`` to ``to``, by ``COPY``, ``FILL`` and ``NUMBER``.
+    gather: Callable[[ExtentArguments], str]
+    #: Returns the offset of a result; by default all columns of a row are before the next row, and neighbours.
+    place: Callable[[ExtentArguments], str] | None = None
 
     @property
     def panels(self) -> int:
@@ -109,8 +112,7 @@ class RowProduct:
     def tiling(self, limits: DeviceLimits, method: _Method) -> tuple[int, int, int]:
         """Return the rows of a block and of a work-item, and in how many parts panels are divided."""
         block = min(method.block, self.rows)
-        row_bytes = method.padded(self.terms) * (2 if method.rows == "short" else 1)
-        most = max(block, min(_MOST_ROWS, _ROW_BYTES // row_bytes) // block * block)
+        most = max(block, min(_MOST_ROWS, _ROW_BYTES // method.row_bytes(self.terms)) // block * block)
         wanted = _ITEMS * limits.compute_units
         tiles = max(ceil_div(self.rows, most), min(ceil_div(self.rows, block), ceil_div(wanted, self.groups)))
         rows = ceil_div(ceil_div(self.rows, tiles), block) * block
@@ -215,14 +217,16 @@ def _has_avx2() -> bool:
 def _source(
     name: str, signature: Signature, limits: DeviceLimits, product: RowProduct, finish: Finish, method: _Method
 ) -> OpenCLSource:
-    block, rows, parts = product.tiling(limits, method)
-    terms, panels, columns = method.padded(product.terms), product.panels, product.columns
-    panel = terms * _COLUMNS
+    block, item_rows, item_parts = product.tiling(limits, method)
+    given = ExtentArguments()
+    taken, terms = given("taken", product.terms), given("terms", method.padded(product.terms))
+    rows, all_rows, parts = given("item_rows", item_rows), given("all_rows", product.rows), given("parts", item_parts)
+    panels, columns, groups = (given(each, getattr(product, each)) for each in ("panels", "columns", "groups"))
     of_bytes = method is _BYTES
     vectors = range(_COLUMNS // 8)
     loads = [method.load.format(f"w{h}", f"panel + k * {_COLUMNS} + {8 * h * method.unit}") for h in vectors]
     steps = [
-        f"s{i}_{h} += {method.multiply.format(f'own + {i * terms} + k', f'w{h}')};"
+        f"s{i}_{h} += {method.multiply.format(f'own + {i} * {terms} + k', f'w{h}')};"
         for i in range(block)
         for h in vectors
     ]
@@ -230,10 +234,10 @@ def _source(
     sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in vectors)
     index = "int" if max(map(size, signature.shapes.values())) < 1 << 30 else "long"
     kinds = {each: C_TYPES[dtype] for each, dtype in signature.dtypes.items()}
-    read, given = [each.name for each in finish.parameters()][3:], ExtentArguments()
+    read = [each.name for each in finish.parameters()][3:]
     for each, value in finish.numbers.items():
         given.real(each, value)
-    arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read) + given.declared
+    arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read)
     zero = "0" if finish.symmetric else "z[0]"
     # Of bytes with a sign, the first bit is flipped.
     flip = 128 if signature.dtypes["x"] == "int8" else 0
@@ -241,9 +245,14 @@ def _source(
     many = f"convert_uchar16(v) ^ (uchar){flip}" if of_bytes else "convert_short16(v) - zero"
     if of_bytes and flip:
         many = "as_uchar16(v) ^ (uchar)128"
-    shift = f" - zero * vload8(0, (__global const int*)(panel + {panel}) + half)" if of_bytes else ""
+    shift = f" - zero * vload8(0, (__global const int*)(panel + {terms} * {_COLUMNS}) + half)" if of_bytes else ""
+    # The rows of a work-item have `_ROW_BYTES`, or more if one block of them has: kernels contain one of few sizes.
+    capacity = 1 << (max(_ROW_BYTES, item_rows * method.row_bytes(product.terms)) - 1).bit_length()
+    gather, stored = product.gather(given), _stored(product, finish, given)
+    parameters = arrays + given.declared
     code = f"""typedef {index} I;
 typedef {kinds["x"]} X;
+typedef {kinds["w"]} W;
 typedef {method.rows} R;
 {method.functions}
 #define NUMBER(v) {number.format(flip)}
@@ -262,26 +271,26 @@ void copy(R* to, __global const X* from, int count, short zero) {{
 void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i] = {pad}; }}
 #define COPY(to, from, count) copy(to, from, count, zero)
 #define FILL(to, count) fill(to, count, zero)
-{finish.opencl(signature, 8) if product.neighbours else ""}{finish.opencl(signature, 1)}
+{"" if product.place else finish.opencl(signature, 8)}{finish.opencl(signature, 1)}
 #define STORE(value, number, half) if (number < count) {{ \\
     const int8 sums = value{shift}; \\
     const int row = first + number, within = p * {_COLUMNS} + half, column0 = group * {columns} + within; \\
-    {_stored(product, finish)} }}
+    {stored} }}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
-    __global {kinds["y"]}* restrict y, __global const X* restrict x, __global const {kinds["w"]}* restrict w{arrays}) {{
-  R rows[{rows * terms}];
-  const int item = get_global_id(0), part = item % {parts}, group = item / {parts} % {product.groups};
-  const int first = item / {parts * product.groups} * {rows}, count = min({rows}, {product.rows} - first);
+    __global {kinds["y"]}* restrict y, __global const X* restrict x, __global const W* restrict w{parameters}) {{
+  R rows[{capacity} / sizeof(R)];
+  const int item = get_global_id(0), part = item % {parts}, group = item / {parts} % {groups};
+  const int first = item / ({parts} * {groups}) * {rows}, count = min({rows}, {all_rows} - first);
   const short zero = (short){zero}{f" + {flip}" if of_bytes else ""};
   for (int t = 0; t < {rows}; ++t) {{
     R* to = rows + t * {terms};
     if (t >= count) {{ FILL(to, {terms}); continue; }}
     const int row = first + t;
-    {product.gather}
-    {f"FILL(rows + t * {terms} + {product.terms}, {terms - product.terms});" if terms > product.terms else ""}
+    {gather}
+    FILL(rows + t * {terms} + {taken}, {terms} - {taken});
   }}
   for (int p = {panels} * part / {parts}; p < {panels} * (part + 1) / {parts}; ++p) {{
-    __global const {kinds["w"]}* panel = w + ((I)group * {panels} + p) * {panel + 4 * _COLUMNS * of_bytes};
+    __global const W* panel = w + ((I)group * {panels} + p) * ({terms} * {_COLUMNS} + {4 * _COLUMNS * of_bytes});
     for (int t = 0; t < count; t += {block}) {{
       const R* own = rows + t * {terms};
       int8 {sums};
@@ -297,16 +306,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
     return OpenCLSource(code, name, extents=given.values)
 
 
-def _stored(product: RowProduct, finish: Finish) -> str:
+def _stored(product: RowProduct, finish: Finish, given: ExtentArguments) -> str:
     """Return code that stores a vector of sums, or those of its columns that there are."""
-    place = product.place or f"(I)row * {product.columns * product.groups} + column"
+    columns = given("columns", product.columns)
+    place = (
+        product.place(given) if product.place else f"(I)row * {columns} * {given('groups', product.groups)} + column"
+    )
     call = f"column, at{finish.arguments}"
     whole = f"{{ const int column = column0; const I at = {place}; vstore8(finish8(sums, {call}), 0, y + at); }}"
-    lanes = f"for (int lane = 0; lane < 8 && within + lane < {product.columns}; ++lane)"
+    lanes = f"for (int lane = 0; lane < 8 && within + lane < {columns}; ++lane)"
     body = f"const int column = column0 + lane; const I at = {place}; y[at] = finish1(each[lane], {call});"
     each = f"{{ int each[8]; vstore8(sums, 0, each); {lanes} {{ {body} }} }}"
-    if not product.neighbours:
+    if product.place:
         return each
     if product.columns % 8 == 0:
-        return f"if (within < {product.columns}) {whole}"
-    return f"if (within + 8 <= {product.columns}) {whole} else {each}"
+        return f"if (within < {columns}) {whole}"
+    return f"if (within + 8 <= {columns}) {whole} else {each}"

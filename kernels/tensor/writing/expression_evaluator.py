@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.kernels.tensor.writing.expression import Expression, TypedExpression, infer_dtypes
+from syclsched.kernels.vectors import error_function
 
 Array = Any
 
@@ -90,12 +91,6 @@ def _shift(a: Array, b: Array, function: Callable[[Array, Array], Array]) -> Arr
     return np.where(inside, shifted, signs)
 
 
-def _erf(x: Array) -> Array:
-    from scipy.special import erf
-
-    return erf(x)
-
-
 def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
@@ -165,13 +160,13 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "round": np.rint,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "reciprocal": lambda x: 1 / x,
-    "erf": _erf,
+    "erf": error_function.of_array,
     "relu": lambda x: np.where(x < 0, x.dtype.type(0), x),
     "sigmoid": _sigmoid,
     "softplus": _softplus,
     "softsign": lambda x: x / (1 + np.abs(x)),
     "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "gelu": lambda x: 0.5 * x * (1 + _erf(x * math.sqrt(0.5))),
+    "gelu": lambda x: 0.5 * x * (1 + error_function.of_array(x * math.sqrt(0.5))),
     "gelu_tanh": _gelu_tanh,
     "silu": lambda x: x * _sigmoid(x),
     "mish": lambda x: x * np.tanh(_softplus(x)),
