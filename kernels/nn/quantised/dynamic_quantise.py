@@ -129,7 +129,7 @@ def _operation(
         work=_work,
         kernels=(
             groups.implementation(source, group_launch),
-            *generated_implementations(parameters, write, launch),
+            *generated_implementations(parameters, write, launch, takes_extents=lambda _: True),
         ),
     )
 

@@ -209,10 +209,11 @@ class _Layers:
         return self.add("LayerNormalization", self.weight(self.channels), self.weight(self.channels))
 
     def quantised(self, type_: Any = None, zero: int = 0) -> str:
-        """Round the last value to 8 bits; ``zero`` stands for 0."""
+        """Round the last value to 8 bits, by a scale of its own; ``zero`` stands for 0."""
         import numpy as np
 
-        parameters = self.constant(np.float32(0.02)), self.constant(np.array(zero, type_ or np.uint8))
+        scale = np.float32(0.02 + len(self.weights) / 65536)
+        parameters = self.constant(scale), self.constant(np.array(zero, type_ or np.uint8))
         self.add("QuantizeLinear", *parameters)
         return self.add("DequantizeLinear", *parameters)
 
@@ -241,6 +242,22 @@ class _Layers:
         self.quantised(type_, zero)
         self.add("Add", self.weight(outputs))
         return self.quantised(type_, zero)
+
+    def dynamically_quantised_dense(self, outputs: int) -> str:
+        """Add a product of the last value, rounded to 8 bits by a scale of its own, with weights, and a bias."""
+        import numpy as np
+
+        drawn = np.random.default_rng(len(self.weights)).integers(-64, 64, (self.channels, outputs), np.int8)
+        weights, zero, own = (self.constant(each) for each in (drawn, np.array(0, np.int8), np.float32(0.001)))
+        rounded = self.add("DynamicQuantizeLinear")
+        scale, its_zero = f"{rounded}.scale", f"{rounded}.zero"
+        self.nodes[-1].output.extend([scale, its_zero])
+        self.add("MatMulInteger", weights, its_zero, zero)
+        sums, self.value = self.add("Cast", to=1), scale
+        self.value, factor = sums, self.add("Mul", own)
+        self.add("Mul", factor)
+        self.channels = outputs
+        return self.add("Add", self.weight(outputs))
 
     def gaussian_unit(self) -> str:
         """Add x (1 + erf(x / sqrt 2)) / 2 of the last value, with all values rounded to 8 bits."""
@@ -376,20 +393,36 @@ def of_texts() -> Any:
 
 
 def of_quantised_texts() -> Any:
-    """Return an encoder layer of a transformer, with all values rounded to 8 bits."""
+    """Return an encoder layer of a transformer, with all values rounded to 8 bits, and dense layers that round theirs.
+
+    The first have constant scales, the others those of each value, as tools quantise models statically and dynamically.
+    """
     layers = _Layers("x", _WIDTH)
-    layers.quantised(zero=_ZERO)
+
+    def rounded_sum(before: str) -> str:
+        made, layers.value = layers.value, before
+        layers.add("Add", made)
+        return layers.quantised(zero=_ZERO)
+
+    def normalised() -> None:
+        layers.add("LayerNormalization", layers.weight(_WIDTH), layers.weight(_WIDTH))
+        layers.quantised(zero=_ZERO)
+
+    start = layers.quantised(zero=_ZERO)
+    normalised()
     layers.attention(is_quantised=True)
-    layers.add("Add", "x")
-    before = layers.quantised(zero=_ZERO)
-    layers.add("LayerNormalization", layers.weight(_WIDTH), layers.weight(_WIDTH))
-    layers.quantised(zero=_ZERO)
+    before = rounded_sum(start)
+    normalised()
     layers.quantised_dense(4 * _WIDTH, zero=_ZERO)
     layers.gaussian_unit()
     layers.quantised_dense(_WIDTH, zero=_ZERO)
-    layers.add("Add", before)
-    layers.quantised(zero=_ZERO)
-    return layers.model({"x": [1, _TOKENS, _WIDTH]}, {layers.value: [1, _TOKENS, _WIDTH]})
+    encoded = rounded_sum(before)
+    layers.dynamically_quantised_dense(4 * _WIDTH)
+    layers.add("Relu")
+    layers.dynamically_quantised_dense(_WIDTH)
+    layers.add("Add", encoded)
+    shape = [1, _TOKENS, _WIDTH]
+    return layers.model({"x": shape}, {encoded: shape, layers.value: shape})
 
 
 def of_bytes() -> Any:
