@@ -239,12 +239,7 @@ def _source(
         given.real(each, value)
     arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read)
     zero = "0" if finish.symmetric else "z[0]"
-    # Of bytes with a sign, the first bit is flipped.
-    flip = 128 if signature.dtypes["x"] == "int8" else 0
-    number, pad = ("(uchar)((v) + {0})", "(uchar)zero") if of_bytes else ("(short)((v) - zero)", "0")
-    many = f"convert_uchar16(v) ^ (uchar){flip}" if of_bytes else "convert_short16(v) - zero"
-    if of_bytes and flip:
-        many = "as_uchar16(v) ^ (uchar)128"
+    flip = _flipped(signature.dtypes["x"]) if of_bytes else 0
     shift = f" - zero * vload8(0, (__global const int*)(panel + {terms} * {_COLUMNS}) + half)" if of_bytes else ""
     # The rows of a work-item have `_ROW_BYTES`, or more if one block of them has: kernels contain one of few sizes.
     capacity = 1 << (max(_ROW_BYTES, item_rows * method.row_bytes(product.terms)) - 1).bit_length()
@@ -255,22 +250,7 @@ typedef {kinds["x"]} X;
 typedef {kinds["w"]} W;
 typedef {method.rows} R;
 {method.functions}
-#define NUMBER(v) {number.format(flip)}
-void copy(R* to, __global const X* from, int count, short zero) {{
-  if (count < 16) {{
-    for (int i = 0; i < count; ++i) to[i] = NUMBER(from[i]);
-    return;
-  }}
-  // The last vector begins where it still fits, and copies some numbers again.
-  for (int i = 0; i < count; i += 16) {{
-    const int at = min(i, count - 16);
-    const {kinds["x"]}16 v = vload16(0, from + at);
-    vstore16({many}, 0, to + at);
-  }}
-}}
-void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i] = {pad}; }}
-#define COPY(to, from, count) copy(to, from, count, zero)
-#define FILL(to, count) fill(to, count, zero)
+{_copying(kinds["x"], flip, of_bytes=of_bytes)}
 {"" if product.place else finish.opencl(signature, 8)}{finish.opencl(signature, 1)}
 #define STORE(value, number, half) if (number < count) {{ \\
     const int8 sums = value{shift}; \\
@@ -281,7 +261,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
   R rows[{capacity} / sizeof(R)];
   const int item = get_global_id(0), part = item % {parts}, group = item / {parts} % {groups};
   const int first = item / ({parts} * {groups}) * {rows}, count = min({rows}, {all_rows} - first);
-  const short zero = (short){zero}{f" + {flip}" if of_bytes else ""};
+  const short zero = (short){zero} + {flip};
   for (int t = 0; t < {rows}; ++t) {{
     R* to = rows + t * {terms};
     if (t >= count) {{ FILL(to, {terms}); continue; }}
@@ -304,6 +284,33 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
 }}
 """
     return OpenCLSource(code, name, extents=given.values)
+
+
+def _flipped(dtype: str) -> int:
+    """Return the bit that makes bytes of a dtype bytes without a sign."""
+    return 128 if dtype == "int8" else 0
+
+
+def _copying(kind: str, flip: int, *, of_bytes: bool) -> str:
+    """Return functions that copy numbers to a row, or pad it: bytes without a sign, or numbers around the zero point."""
+    number, pad = (f"(uchar)((v) + {flip})", "(uchar)zero") if of_bytes else ("(short)((v) - zero)", "0")
+    many = f"as_uchar16(v) ^ (uchar){flip}" if of_bytes else "convert_short16(v) - zero"
+    return f"""#define NUMBER(v) {number}
+void copy(R* to, __global const X* from, int count, short zero) {{
+  if (count < 16) {{
+    for (int i = 0; i < count; ++i) to[i] = NUMBER(from[i]);
+    return;
+  }}
+  // The last vector begins where it still fits, and copies some numbers again.
+  for (int i = 0; i < count; i += 16) {{
+    const int at = min(i, count - 16);
+    const {kind}16 v = vload16(0, from + at);
+    vstore16({many}, 0, to + at);
+  }}
+}}
+void fill(R* to, int count, short zero) {{ for (int i = 0; i < count; ++i) to[i] = {pad}; }}
+#define COPY(to, from, count) copy(to, from, count, zero)
+#define FILL(to, count) fill(to, count, zero)"""
 
 
 def _stored(product: RowProduct, finish: Finish, given: ExtentArguments) -> str:
