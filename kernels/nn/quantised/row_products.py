@@ -292,7 +292,7 @@ def _flipped(dtype: str) -> int:
 
 
 def _copying(kind: str, flip: int, *, of_bytes: bool) -> str:
-    """Return functions that copy numbers to a row, or pad it: bytes without a sign, or numbers around the zero point."""
+    """Return functions that copy numbers to a row, or pad it: as bytes without a sign, or around the zero point."""
     number, pad = (f"(uchar)((v) + {flip})", "(uchar)zero") if of_bytes else ("(short)((v) - zero)", "0")
     many = f"as_uchar16(v) ^ (uchar){flip}" if of_bytes else "convert_short16(v) - zero"
     return f"""#define NUMBER(v) {number}
