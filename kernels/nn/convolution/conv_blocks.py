@@ -141,9 +141,9 @@ def write(
         rows = BlockStart.of(w, number, block.rows, y.extents[-1], conv.outputs[-1])
         channel = w.index(f"{group} * {conv.outside} + {columns.at}")
         if conv.is_packed:
-            weights = f"({group} * {count} + {panel}) * {size(conv.kernel) * block.columns} * {conv.inside}"
+            weights = f"({group} * {count} + {panel}) * {block.columns} * {conv.positions} * {conv.inside}"
         else:
-            weights = f"{channel} * {size(conv.kernel)} * {conv.inside}"
+            weights = f"{channel} * {conv.positions} * {conv.inside}"
         sums = BlockSums.zeros(w, t, block)
         start = w.index(conv.x.offset(image, (), f"{group} * {conv.inside}"))
         conv.write_sums(sums, start, (*outer, rows.at), w.index(weights))
@@ -173,6 +173,9 @@ class _DirectConvolution:
     inputs: Ints
     outputs: Ints
     kernel: Ints
+    #: Text of the same, and of the number of positions.
+    taps: tuple[str, ...]
+    positions: str
     x: ImageLayout
     y: ImageLayout
     groups: str
@@ -194,6 +197,7 @@ class _DirectConvolution:
         # Groups of few channels have few outputs, too: loops over them are as short.
         y = ImageLayout.of(w, "y", last, merged=merged, contained=is_short and groups > 1)
         count = str(groups) if is_short or groups == 1 else w.number("groups", groups)
+        taps = tuple(str(n) if is_short or n == 1 else w.number(f"w_{axis}", n) for axis, n in enumerate(kernel))
         return cls(
             w,
             window,
@@ -202,6 +206,8 @@ class _DirectConvolution:
             inputs,
             outputs,
             kernel,
+            taps,
+            product(w, taps),
             x,
             y,
             groups=count,
@@ -224,12 +230,12 @@ class _DirectConvolution:
         apart = [w.index(f"{row * window.strides[-1]} * {self.x.strides[-1]}") for row in range(self.block.rows)]
         with ExitStack() as loops:
             for axis, (output, extent) in enumerate(zip(outputs[:-1], self.x.extents, strict=False)):
-                k = loops.enter_context(self._loop(str(self.kernel[axis])))
+                k = loops.enter_context(self._loop(self.taps[axis]))
                 at = window.strides[axis], window.begins[axis], window.dilations[axis]
                 seen = w.index(f"{output} * {at[0]} - {at[1]} + {k} * {at[2]}")
                 loops.enter_context(w.if_block(w.all_of(f"({seen} >= 0)", f"({seen} < {extent})")))
-                start, place = f"{start} + {seen} * {self.x.strides[axis]}", f"({place} * {self.kernel[axis]} + {k})"
-            line, first = w.index(start), w.index(f"{place} * {self.kernel[-1]}")
+                start, place = f"{start} + {seen} * {self.x.strides[axis]}", f"({place} * {self.taps[axis]} + {k})"
+            line, first = w.index(start), w.index(f"{place} * {self.taps[-1]}")
             self._write_line(sums, (line, first), begin, weights, apart)
 
     def _write_line(self, sums: BlockSums, line: tuple[str, str], begin: str, weights: str, apart: list[str]) -> None:
@@ -243,7 +249,7 @@ class _DirectConvolution:
         def terms(at: str, position: str, count: str, checks: Mapping[int, str]) -> None:
             """Emit the terms of neighbouring channels, from a pixel on."""
             p = w.index(f"{row} + {at} * {self.x.strides[-1]}")
-            columns, positions = self.block.columns, size(self.kernel)
+            columns, positions = self.block.columns, self.positions
             wk = w.index(f"{weights} + {position}" + (f" * {self.inside} * {columns}" if self.is_packed else ""))
             with self._loop(count) as c:
                 here = w.index(f"{p} + {c} * {self.x.channel}")
@@ -258,14 +264,14 @@ class _DirectConvolution:
         with w.if_block(inside) if not always else ExitStack():
             if self.is_dense and self.is_packed:
                 # Kernel positions along the last axis and channels form one contiguous run, also in the weights.
-                terms(begin, first, f"{self.kernel[-1]} * {self.inside}", {})
+                terms(begin, first, f"{self.taps[-1]} * {self.inside}", {})
             else:
-                with self._loop(str(self.kernel[-1])) as k:
+                with self._loop(self.taps[-1]) as k:
                     at = w.index(f"{begin} + {k} * {window.dilations[-1]}")
                     terms(at, f"({first} + {k})", self.inside, {})
         if always:
             return
-        with w.if_block(w.negate(inside)), self._loop(str(self.kernel[-1])) as k:
+        with w.if_block(w.negate(inside)), self._loop(self.taps[-1]) as k:
             at = w.index(f"{begin} + {k} * {window.dilations[-1]}")
             checks = {}
             for r in self._checked_rows():

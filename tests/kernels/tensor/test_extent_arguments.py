@@ -39,9 +39,17 @@ def code(operation: Operation, name: str = "opencl-c", **shapes: tuple[int, ...]
 
 
 def conv(
-    size: int, inside: int, outside: int, kernel: int, name: str = "opencl-c", groups: int = 1, stride: int = 1
+    size: int,
+    inside: int,
+    outside: int,
+    kernel: int,
+    name: str = "opencl-c",
+    *,
+    groups: int = 1,
+    stride: int = 1,
+    pad: int | None = None,
 ) -> OpenCLSource:
-    window = Window((stride, stride), (kernel // 2,) * 4, (1, 1))
+    window = Window((stride, stride), (kernel // 2 if pad is None else pad,) * 4, (1, 1))
     operation = nn.conv(2, window.strides, window.pads, channels_last=True, groups=groups)
     x, w = (1, size, size, inside), (outside, inside // groups, kernel, kernel)
     y = (1, *window.extents((size, size), (kernel, kernel)), outside)
@@ -86,6 +94,7 @@ def multiplied_by_line(rows: int, columns: int) -> OpenCLSource:
         (conv(28, 96, 128, 3, "opencl-c-winograd"), conv(27, 128, 192, 3, "opencl-c-winograd")),
         (conv(28, 64, 128, 3, stride=2), conv(14, 128, 192, 3, stride=2)),
         (conv(56, 64, 128, 1, stride=2), conv(28, 512, 256, 1, stride=2)),
+        (conv(16, 64, 64, 5, pad=0), conv(14, 128, 256, 3, pad=0)),
         (conv(14, 272, 272, 1, groups=4), conv(28, 320, 320, 1, groups=8)),
         (conv(224, 3, 32, 3, stride=2), conv(112, 3, 64, 3, stride=2)),
         (conv(56, 24, 112, 1, groups=4), conv(28, 24, 112, 1, groups=4)),
@@ -103,8 +112,8 @@ def multiplied_by_line(rows: int, columns: int) -> OpenCLSource:
         (multiplied_by_line(196, 480), multiplied_by_line(3136, 96)),
     ],
     ids=[
-        *("1x1", "minimal filtering", "3x3 with strides", "1x1 with strides", "groups", "few channels"),
-        *("groups of few", "depthwise", "row", "product"),
+        *("1x1", "minimal filtering", "3x3 with strides", "1x1 with strides", "no pads", "groups"),
+        *("few channels", "groups of few", "depthwise", "row", "product"),
         *("pool", "strides and pads", "average beside pads"),
         *("average of all", "local response normalisation", "concat", "parts of vectors", "join", "broadcast"),
     ],
