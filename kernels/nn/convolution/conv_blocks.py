@@ -33,11 +33,8 @@ from syclsched.model.operation import DeviceLimits, Launch, Signature
 #: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
 #: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
 PIXELS: Final = 7
-#: Sums of so many terms take as long, or up to 4 % longer, if no loop over positions and channels is unrolled since
-#: extents are arguments; of pictures of 3 channels, up to 20 %.
-LONG_SUM: Final = 9 * 64
-#: So do shorter sums of kernels of one position, and of so many, from so many channels on.
-LONG_POSITIONS: Final = 25
+#: Convolutions of so many input channels take as long, or up to 2 % longer, if no loop over positions and channels is
+#: unrolled since their lengths are arguments; those of 3 channels up to 20 %.
 LONG_CHANNELS: Final = 16
 
 
@@ -63,11 +60,7 @@ def _has_long_sums(signature: Signature, window: Window, groups: int) -> bool:
 
     Such loops take up to a quarter longer if their lengths are not known.
     """
-    _, inside, *kernel = signature.shapes["w"]
-    positions = size(tuple(kernel))
-    if groups == 1 and (positions * inside >= LONG_SUM or _is_pointwise(signature, window)):
-        return True
-    return inside >= LONG_CHANNELS and (positions == 1 or (groups == 1 and positions >= LONG_POSITIONS))
+    return signature.shapes["w"][1] >= LONG_CHANNELS or (groups == 1 and _is_pointwise(signature, window))
 
 
 def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:

@@ -140,7 +140,7 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (conv(14, 32, 64, 3), conv(14, 48, 64, 3)),
+        (conv(14, 8, 64, 3), conv(14, 12, 64, 3)),
         (conv(14, 32, 32, 1, groups=4), conv(14, 48, 32, 1, groups=4)),
         (multiplied(64, 16, 64), multiplied(64, 24, 64)),
         (concatenated(24, 24), concatenated(20, 20)),
