@@ -351,14 +351,15 @@ def _stages(layers: _Layers, size: int, channels: Callable[[int], int]) -> Itera
 
 
 def of_small_pictures() -> Any:
-    """Return a network of pictures of 12 to 4 rows, whose lines and tiles need blocks of other heights."""
-    size, layers = 12, _Layers("x", 64)
-    for rows in range(size, 2, -2):
+    """Return a network whose values have 14 to 4 rows: their lines and tiles need blocks of other heights."""
+    size, layers = 28, _Layers("x", 3)
+    layers.convolution(24, 3, stride=2)
+    for rows in range(size // 2, 2, -2):
         layers.branches((128, 3), (96, 3), (128, 5), (32, 5))
-        layers.convolution(64, 1)
+        layers.branches((32, 1), (32, 3))
         layers.residual_of_groups(4, rows)
         layers.add("MaxPool", kernel_shape=[3, 3])
-    return layers.model({"x": [1, 64, size, size]}, {layers.value: [1, 64, 2, 2]})
+    return layers.model({"x": [1, 3, size, size]}, {layers.value: [1, 64, 2, 2]})
 
 
 def of_inverted_residuals(*, is_smooth: bool) -> Any:
