@@ -214,6 +214,7 @@ def _kernels(gather_of: Callable[[Signature], _Gather], checked: bool) -> tuple[
         (*_PARAMETERS, STATUS) if checked else _PARAMETERS,
         partial(_write, gather_of=gather_of),
         partial(_launch, gather_of=gather_of, checked=checked),
+        takes_extents=lambda signature: gather_of(signature)[0].shares_code,
     )
 
 
@@ -229,7 +230,8 @@ def _write(w: KernelWriter, *, gather_of: Callable[[Signature], _Gather]) -> Non
 
     if "status" in w.signature.shapes:
         first = w.first(plane=not space.indexed_by_element)
-        write_index_check(w, elements(w.signature, "indices"), [extent for extent, _ in axes], first)
+        rows = w.number("picks", elements(w.signature, "indices") // len(axes))
+        write_index_check(w, rows, [extent for extent, _ in axes], first)
     if elements(w.signature):
         write_iteration(w, space, body)
 

@@ -194,7 +194,7 @@ def _write_elements(w: KernelWriter, *, axis: int, reduction: str) -> None:
     count = math.prod(x[d] for d in others)
 
     if "status" in w.signature.shapes:
-        write_index_check(w, elements(w.signature, "indices"), [x[axis]], w.first())
+        write_index_check(w, str(elements(w.signature, "indices")), [x[axis]], w.first())
     # Each work-item owns a line along the axis, so that no two update the same element.
     number = w.index(w.item)
     with w.if_block(f"{number} < {count}"):
@@ -230,7 +230,7 @@ def _write_nd(w: KernelWriter, *, reduction: str) -> None:
     depth = indices[-1]
     rows, places, piece = math.prod(indices[:-1]), math.prod(x[:depth]), math.prod(x[depth:])
     if "status" in w.signature.shapes:
-        write_index_check(w, elements(w.signature, "indices"), x[:depth], w.first())
+        write_index_check(w, str(elements(w.signature, "indices") // depth), x[:depth], w.first())
     if not places * piece:
         return
     # Each work-item owns one element position in all slices of a part of the indexed space.

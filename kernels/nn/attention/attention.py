@@ -17,6 +17,7 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.line_operations import number
 from syclsched.kernels.nn.opencl_types import FLOATS, empty_kernel, literal, sum_dtype
 from syclsched.kernels.tensor.gather import INDEX_DTYPES
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -145,20 +146,21 @@ def _source(signature: Signature, *, scale: float, softcap: float, window: int) 
     store = f"vstore_half{suffix}(v, i, p)" if dtype == "float16" else f"vstore{suffix}(v, i, p)"
     store = store if suffix or dtype == "float16" else "(p)[i] = (v)"
     scores = f"{C_TYPES[kind]}{_KEYS}"
-    cap = literal(softcap, kind)
+    cap, extents = literal(softcap, kind), ExtentArguments()
+    tokens, places = extents("tokens", count), extents("places", positions)
     capped = f"s = tanh(s / {cap}) * {cap};" if softcap else ""
     source = f"""{first}
 typedef {vector} V;
 #define LOAD(p, i) {load}
 #define STORE(p, i, v) {store}
 A total(V v) {{ return {_sum("v", lanes)}; }}
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention({given}) {{
-  const I row = get_global_id(0), head = row / {count}, sample = head / {heads};
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention({given}{extents.declared}) {{
+  const I row = get_global_id(0), head = row / {tokens}, sample = head / {heads};
   const I group = sample * {groups} + head % {heads} / {heads // groups};
-  const int place = (int)starts[sample] + (int)(row % {count});
-  const int last = min(place + 1, {positions}), first = {f"max(0, place + 1 - {window})" if window >= 0 else "0"};
-  __global const T* restrict keys = key + group * {positions * width};
-  __global const T* restrict values = value + group * {positions * made};
+  const int place = (int)starts[sample] + (int)(row % {tokens});
+  const int last = min(place + 1, {places}), first = {f"max(0, place + 1 - {window})" if window >= 0 else "0"};
+  __global const T* restrict keys = key + group * {places} * {width};
+  __global const T* restrict values = value + group * {places} * {made};
   V wanted[{width // lanes}], sums[{made // lanes}];
   __attribute__((opencl_unroll_hint)) for (int c = 0; c < {width // lanes}; ++c)
     wanted[c] = LOAD(q, row * {width // lanes} + c) * {literal(scale, kind)};
@@ -194,7 +196,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention({given}) 
   for (int c = 0; c < {made // lanes}; ++c) STORE(y, row * {made // lanes} + c, sums[c] * inverse);
 }}
 """
-    return OpenCLSource(source, "attention")
+    return OpenCLSource(source, "attention", extents=extents.values)
 
 
 def _sum(vector: str, lanes: int) -> str:

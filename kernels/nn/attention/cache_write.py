@@ -38,7 +38,10 @@ def cache_write(circular: bool = False, first: int | None = None) -> Operation:
         partial(_check, circular=circular, first=first),
         work=partial(_work, first=first),
         kernels=generated_implementations(
-            parameters, partial(_write, circular=circular, first=first), partial(_launch, first=first)
+            parameters,
+            partial(_write, circular=circular, first=first),
+            partial(_launch, first=first),
+            takes_extents=lambda _: True,  # those of rows
         ),
     )
 
@@ -89,13 +92,12 @@ def _host(*, circular: bool, first: int | None, y: Any, rows: Any, starts: Any) 
 
 def _write(w: KernelWriter, *, circular: bool, first: int | None) -> None:
     (_, heads, extent, width), rows = w.signature.shapes["y"], _rows(w.signature, first)
-    total, count = size(rows), rows[2]
-    if not total or not extent:
+    if not size(rows) or not extent:
         return
-    item = w.index(w.item)
-    with w.if_block(f"{item} < {total}"):
+    item, count = w.index(w.item), w.number("tokens", rows[2])
+    with w.if_block(f"{item} < {w.number('items', size(rows))}"):
         line = w.index(w.div(item, str(width)))
-        head = w.index(w.div(line, str(count)))
+        head = w.index(w.div(line, count))
         sample = w.index(w.div(head, str(heads)))
         loaded = w.cast("int64", w.load("starts", sample), w.signature.dtypes["starts"])
         row = w.cast("int64", f"({line} - {head} * {count})", "int64")

@@ -38,7 +38,12 @@ def rotary(interleaved: bool = False, part: tuple[int, int, int] | None = None) 
         partial(_host, interleaved=interleaved, part=part),
         partial(_check, part=part),
         work=_work,
-        kernels=generated_implementations(parameters, partial(_write, interleaved=interleaved, part=part), _launch),
+        kernels=generated_implementations(
+            parameters,
+            partial(_write, interleaved=interleaved, part=part),
+            _launch,
+            takes_extents=lambda _: True,  # those of tokens
+        ),
     )
 
 
@@ -99,26 +104,26 @@ def _host(
 
 
 def _write(w: KernelWriter, *, interleaved: bool, part: tuple[int, int, int] | None) -> None:
-    (_, heads, count, size), (extent, pairs) = w.signature.shapes["y"], w.signature.shapes["cosines"]
+    (_, heads, tokens, size), (extent, pairs) = w.signature.shapes["y"], w.signature.shapes["cosines"]
     t, total, width = compute_dtype(w.signature.dtypes["y"]), _items(w.signature), size - pairs
     if not total:
         return
-    item = w.index(w.item)
-    with w.if_block(f"{item} < {total}"):
+    item, count = w.index(w.item), w.number("tokens", tokens)
+    with w.if_block(f"{item} < {w.number('items', total)}"):
         line = w.index(w.div(item, str(width)))
         k = w.index(f"{item} - {line} * {width}")
         base = origin = w.index(f"{line} * {size}")
+        image = w.index(w.div(line, count))
+        token = w.index(f"{line} - {image} * {count}")
         if part is not None:
-            image = w.index(w.div(line, str(count)))
-            row = w.index(f"{w.div(image, str(heads))} * {count} + {line} % {count}")
+            row = w.index(f"{w.div(image, str(heads))} * {count} + {token}")
             origin = w.index(f"{row} * {w.signature.shapes['x'][2]} + {part[0]} + {image} % {heads} * {size}")
         with w.if_block(f"{k} >= {pairs}"):
             w.store("y", f"{base} + {k} + {pairs}", w.load("x", f"{origin} + {k} + {pairs}"))
         with w.if_block(f"{k} < {pairs}"):
-            place = w.index(f"{line} % {count}")
+            place = token
             if w.signature.shapes["positions"][0] > 1:
-                sample = w.div(line, str(heads * count))
-                place = w.index(f"{place} + {sample} * {count}")
+                place = w.index(f"{token} + {w.div(image, str(heads))} * {count}")
             loaded = w.value("int64", w.cast("int64", w.load("positions", place), w.signature.dtypes["positions"]))
             at = w.index(f"{clamped_index(w, loaded, extent)} * {pairs} + {k}")
             first = w.index(f"2 * {k}" if interleaved else k)

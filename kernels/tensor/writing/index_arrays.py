@@ -23,11 +23,11 @@ def clamped_index(w: KernelWriter, at: str, extent: int) -> str:
     return w.value("int64", w.select(f"({not_above} < {zero})", zero, not_above))
 
 
-def write_index_check(w: KernelWriter, count: int, extents: Sequence[int], first: str) -> None:
-    """Emit a check of all indices by one work-item; the status is 0, or 1 + position of the first bad index."""
+def write_index_check(w: KernelWriter, rows: str, extents: Sequence[int], first: str) -> None:
+    """Emit a check of all rows of indices by one work-item; the status is 0, or 1 + position of the first bad index."""
     with w.if_block(first):
         bad = w.variable("int32", w.constant(0, "int32"))
-        with w.loop("0", str(count // len(extents))) as row:
+        with w.loop("0", rows) as row:
             for number, extent in enumerate(extents):
                 place = w.index(f"{row} * {len(extents)} + {number}")
                 _, inside = load_index(w, "indices", place, extent)
