@@ -29,11 +29,19 @@
 enum state { IDLE, BEGUN, HERE, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 
+/* Time between the beginning of a run and its completion in which others have had the interpreter's lock. */
+enum { LATE_NS = 1000000 };
+
 /* Runs for which a caller expects others once it has met one: between two runs these are not seen. */
 enum { EXPECTED = 64 };
 
 /* Callers, of any flight, that complete a run. */
 static int64_t callers;
+
+/* Brief runs so far, and the thread of the last one. They keep the interpreter's lock, so none is in progress when
+ * another run begins. */
+static int64_t brief_runs;
+static pthread_t brief_caller;
 
 struct flight {
     struct job *job;
@@ -45,6 +53,7 @@ struct flight {
     struct spread *spread;   /* or null */
     struct helpers *helpers; /* or null: none yet, or none possible */
     int32_t id;              /* of the thread */
+    int64_t seen_brief_runs; /* when its last run began */
 };
 
 /* Processor time of the calling thread, without its share of kernels. */
@@ -143,6 +152,7 @@ struct flight *syclsched_flight_new(struct job *job)
     pthread_condattr_t monotonic;
     sigset_t all, before;
     flight->job = job;
+    flight->seen_brief_runs = brief_runs;
     flight->spread = syclsched_spread_new(); /* optional: may be null */
     pthread_mutex_init(&flight->mutex, NULL);
     pthread_condattr_init(&monotonic);
@@ -170,6 +180,15 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
+/* Whether other threads call models: a run of theirs is in progress, or the last brief run since the flight's own last
+ * one was theirs. */
+static int has_company(struct flight *flight)
+{
+    int has_briefly = flight->seen_brief_runs != brief_runs && !pthread_equal(brief_caller, pthread_self());
+    flight->seen_brief_runs = brief_runs;
+    return has_briefly || __atomic_load_n(&callers, __ATOMIC_RELAXED);
+}
+
 static void begin(struct flight *flight, const struct command *const *commands)
 {
     struct job *job = flight->job;
@@ -179,7 +198,7 @@ static void begin(struct flight *flight, const struct command *const *commands)
     flight->state = BEGUN;
     pthread_mutex_unlock(&flight->mutex);
     job->commands = commands;
-    if (__atomic_load_n(&callers, __ATOMIC_RELAXED))
+    if (has_company(flight))
         job->company = EXPECTED;
     else if (job->company)
         --job->company;
@@ -337,6 +356,9 @@ static int32_t complete(struct flight *flight, double seconds)
 {
     struct job *job = flight->job;
     if (job->way != SUBMITTED && advance(flight, BEGUN, HERE)) { /* otherwise it is followed */
+        int64_t waited_ns = syclsched_now_ns() - job->handed_at_ns;
+        if (waited_ns > LATE_NS)
+            job->begun_at_ns += waited_ns;
         if (perform_here(flight))
             return WELL;
     } else if (job->way == SUBMITTED && end_here(flight, seconds))
@@ -392,6 +414,8 @@ int32_t syclsched_flight_hop(struct flight *flight, const void *inputs, const vo
     if (!job->is_brief || !job->local || !syclsched_look(job->given, job->given_count, inputs) ||
         !syclsched_take(job->given, job->given_count) || !advance(flight, IDLE, HERE))
         return OTHERWISE;
+    ++brief_runs;
+    brief_caller = pthread_self();
     job->begun_at_ns = syclsched_now_ns();
     job->commands = job->own;
     job->way = ON_CALLER;

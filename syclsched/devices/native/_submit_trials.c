@@ -67,6 +67,13 @@ static int64_t best_way(const struct job *job)
     return SUBMITTED;
 }
 
+/* Whether runs are too long to be tried in other ways than SUBMITTED. Among other callers that may take long, too. */
+static int is_long(const struct job *job)
+{
+    int64_t alone_ns = job->least_ns[ON_CALLER];
+    return job->least_ns[SUBMITTED] > LONGEST_NS && !(alone_ns && alone_ns <= LONGEST_NS);
+}
+
 /* Return how the next run is made: the first runs try each way in turn, later ones take the best way, or, among other
  * callers, the one that takes less processor time. After many runs that begins anew. */
 int syclsched_way_of(struct job *job)
@@ -78,7 +85,11 @@ int syclsched_way_of(struct job *job)
         memset(job->trials, 0, sizeof job->trials);
         memset(job->least_ns, 0, sizeof job->least_ns);
     }
-    if (!job->local || !job->trials[SUBMITTED] || job->least_ns[SUBMITTED] > LONGEST_NS)
+    if (!job->local)
+        return SUBMITTED;
+    if (job->company && job->trials[ON_CALLER] < FEWEST && job->least_ns[ON_CALLER] <= LONGEST_NS)
+        return ON_CALLER;
+    if (!job->trials[SUBMITTED] || is_long(job))
         return SUBMITTED;
     if (job->trials[job->way] % BLOCK && is_tried(job, job->way))
         return (int)job->way;
@@ -127,6 +138,9 @@ void syclsched_note(struct job *job)
         if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
             (is_early || 4 * job->least_ns[each] > 5 * least_ns))
             job->trials[each] = TRIALS;
-    job->is_brief = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] <= BRIEF_NS &&
-                    job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED] && took_ns <= LONGEST_NS;
+    /* Among callers of brief runs each run that releases the interpreter's lock waits for all of them: a caller whose
+     * runner is new would hardly make a run until all ways are tried. */
+    int is_proven = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED];
+    int is_urgent = job->company && job->trials[ON_CALLER] >= FEWEST;
+    job->is_brief = (is_proven || is_urgent) && job->least_ns[ON_CALLER] <= BRIEF_NS && took_ns <= LONGEST_NS;
 }

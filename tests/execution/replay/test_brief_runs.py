@@ -159,29 +159,66 @@ def test_ctrl_c_in_a_brief_call_does_not_affect_the_next(
     assert right(model(given(2)), given(2))
 
 
-def test_among_other_callers_runs_stay_on_the_calling_thread(
-    local_queues: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[NativeRun] = []
+@pytest.fixture
+def made(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]:
+    """Record all native runs."""
+    found: list[NativeRun] = []
     make = NativeRun.__init__
 
     def noted(self: NativeRun, *arguments: Any) -> None:
         make(self, *arguments)
-        made.append(self)
+        found.append(self)
 
     monkeypatch.setattr(NativeRun, "__init__", noted)
-    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"]) as model:
+    return found
+
+
+def compiled() -> syclsched.CompiledModel:
+    return syclsched.compile(MODEL, devices="cpu", autotune=False, without=["onednn"])
+
+
+def test_among_other_callers_runs_stay_on_the_calling_thread(made: list[NativeRun]) -> None:
+    with compiled() as model:
         for seed in range(3):
             assert right(model(given(seed)), given(seed))
         job = made[-1]._job
         ways = []
-        for company, on_caller_ns in ((0, 15), (3, 15), (3, 25)):
-            job.trials[:], job.least_ns[:] = (8, 8, 8), (10, on_caller_ns, 1000)  # no run takes less
-            job.company = company
+        for company, submitted_ns, on_caller_ns in ((0, 10, 15), (3, 10, 15), (3, 10, 25), (3, 10**7, 15)):
+            job.trials[:], job.least_ns[:] = (8, 8, 8), (submitted_ns, on_caller_ns, 1000)  # no run takes less
+            job.company, job.is_brief = company, 0
             assert right(model(given(3)), given(3))
             ways.append(job.way)
             assert job.company == max(company - 1, 0)
-        job.since_trials = 2047
+        job.is_brief, job.company, job.since_trials = 0, 0, 2047
         assert right(model(given(4)), given(4))
         assert [*job.trials] == [1, 0, 0]
-    assert ways == [0, 1, 0]
+    assert ways == [0, 1, 0, 1]
+
+
+def test_among_other_callers_a_new_run_proves_brief_first(made: list[NativeRun]) -> None:
+    with compiled() as model:
+        assert right(model(given(0)), given(0))
+        job = made[-1]._job
+        job.trials[:], job.least_ns[:], job.company = (1, 0, 0), (0, 0, 0), 64
+        ways, brief = [], []
+        for seed in range(1, 4):
+            job.least_ns[1] = 10  # no run takes less
+            assert right(model(given(seed)), given(seed))
+            ways.append(job.way)
+            brief.append(job.is_brief)
+    assert (ways, brief) == ([1, 1, 1], [0, 0, 1])
+
+
+def test_brief_runs_of_another_thread_are_company(made: list[NativeRun]) -> None:
+    with compiled() as brief, compiled() as other, ThreadPoolExecutor(1) as thread:
+        for model in (brief, other):
+            assert right(model(given(1)), given(1))
+        first, second = (run._job for run in made[-2:])
+        found = []
+        for call in (brief, thread.submit):
+            first.is_brief, second.company = 1, 2
+            ended = call(given(2)) if call is brief else call(brief, given(2)).result()
+            assert first.way == 1 and right(ended, given(2))
+            assert right(other(given(3)), given(3))
+            found.append(second.company)
+    assert found == [1, 64]
