@@ -239,7 +239,7 @@ def _source(
         given.real(each, value)
     arrays = "".join(f", __global const {kinds[each]}* restrict {each}" for each in read)
     zero = "0" if finish.symmetric else "z[0]"
-    flip = _flipped(signature.dtypes["x"]) if of_bytes else 0
+    flip = 128 if of_bytes and signature.dtypes["x"] == "int8" else 0  # the bit that makes them bytes without a sign
     shift = f" - zero * vload8(0, (__global const int*)(panel + {terms} * {_COLUMNS}) + half)" if of_bytes else ""
     # The rows of a work-item have `_ROW_BYTES`, or more if one block of them has: kernels contain one of few sizes.
     capacity = 1 << (max(_ROW_BYTES, item_rows * method.row_bytes(product.terms)) - 1).bit_length()
@@ -284,11 +284,6 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
 }}
 """
     return OpenCLSource(code, name, extents=given.values)
-
-
-def _flipped(dtype: str) -> int:
-    """Return the bit that makes bytes of a dtype bytes without a sign."""
-    return 128 if dtype == "int8" else 0
 
 
 def _copying(kind: str, flip: int, *, of_bytes: bool) -> str:
