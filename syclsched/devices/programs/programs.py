@@ -25,8 +25,8 @@ from syclsched.model.operation import OpenCLSource, SpirvModule
 
 __all__ = ["build_together", "compile_code", "program_count"]
 
-#: Most programs combined into one. More are built up to a tenth faster, but a process that needs one loads all: with 20,
-#: networks held 1 to 12 MiB more, and their first calls took up to 0.05 s more.
+#: Most programs combined into one. More are built up to a tenth faster, but a process that needs one loads all: with
+#: 20, networks held 1 to 12 MiB more, and their first calls took up to 0.05 s more.
 _MOST_TOGETHER = 8
 
 
