@@ -44,6 +44,13 @@ def test_a_batch_norm_takes_the_scale_and_shift_behind_it(extents: tuple[int, ..
     assert network.nodes[0].origin == ("conv0", "batch_norm1", "elementwise2", "elementwise3")[: 4 if taken else 2]
 
 
+def test_a_batch_norm_of_one_channel_leaves_a_scale_by_pixel() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("mul", 0, 1), made.batch_norm(made.conv(image(made), 1)), made.positive(6, 5))
+    conv, scaled = rewritten(made, "batch_norm").nodes
+    assert (conv.origin, scaled.origin) == (("conv0", "batch_norm1"), ("elementwise2",))
+
+
 def test_a_batch_norm_that_is_a_result_leaves_what_follows() -> None:
     made = Builder(dtype="float64")
     norm = made.batch_norm(made.conv(image(made), 6))
