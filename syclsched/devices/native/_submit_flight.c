@@ -38,8 +38,8 @@ enum { EXPECTED = 64 };
 /* Callers, of any flight, that complete a run. */
 static int64_t callers;
 
-/* Brief runs so far, and the thread of the last one. They keep the interpreter's lock, so none is in progress when
- * another run begins. */
+/* Brief runs so far, and the thread of the last one. They keep the interpreter's lock and are not among `callers`; other
+ * runs begin without the lock. */
 static int64_t brief_runs;
 static pthread_t brief_caller;
 
@@ -152,7 +152,7 @@ struct flight *syclsched_flight_new(struct job *job)
     pthread_condattr_t monotonic;
     sigset_t all, before;
     flight->job = job;
-    flight->seen_brief_runs = brief_runs;
+    flight->seen_brief_runs = __atomic_load_n(&brief_runs, __ATOMIC_RELAXED);
     flight->spread = syclsched_spread_new(); /* optional: may be null */
     pthread_mutex_init(&flight->mutex, NULL);
     pthread_condattr_init(&monotonic);
@@ -184,8 +184,10 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
  * one was theirs. */
 static int has_company(struct flight *flight)
 {
-    int has_briefly = flight->seen_brief_runs != brief_runs && !pthread_equal(brief_caller, pthread_self());
-    flight->seen_brief_runs = brief_runs;
+    int64_t runs = __atomic_load_n(&brief_runs, __ATOMIC_RELAXED);
+    pthread_t last = __atomic_load_n(&brief_caller, __ATOMIC_RELAXED);
+    int has_briefly = flight->seen_brief_runs != runs && !pthread_equal(last, pthread_self());
+    flight->seen_brief_runs = runs;
     return has_briefly || __atomic_load_n(&callers, __ATOMIC_RELAXED);
 }
 
@@ -414,8 +416,8 @@ int32_t syclsched_flight_hop(struct flight *flight, const void *inputs, const vo
     if (!job->is_brief || !job->local || !syclsched_look(job->given, job->given_count, inputs) ||
         !syclsched_take(job->given, job->given_count) || !advance(flight, IDLE, HERE))
         return OTHERWISE;
-    ++brief_runs;
-    brief_caller = pthread_self();
+    __atomic_store_n(&brief_caller, pthread_self(), __ATOMIC_RELAXED);
+    __atomic_add_fetch(&brief_runs, 1, __ATOMIC_RELAXED);
     job->begun_at_ns = syclsched_now_ns();
     job->commands = job->own;
     job->way = ON_CALLER;
