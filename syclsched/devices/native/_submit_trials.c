@@ -139,8 +139,9 @@ void syclsched_note(struct job *job)
             (is_early || 4 * job->least_ns[each] > 5 * least_ns))
             job->trials[each] = TRIALS;
     /* Among callers of brief runs each run that releases the interpreter's lock waits for all of them: a caller whose
-     * runner is new would hardly make a run until all ways are tried. */
+     * runner is new would hardly make a run until all ways are tried. After such waits runs take longer, too. */
     int is_proven = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED];
     int is_urgent = job->company && job->trials[ON_CALLER] >= FEWEST;
-    job->is_brief = (is_proven || is_urgent) && job->least_ns[ON_CALLER] <= BRIEF_NS && took_ns <= LONGEST_NS;
+    job->is_brief = took_ns <= LONGEST_NS && ((is_proven && job->least_ns[ON_CALLER] <= BRIEF_NS) ||
+                                              (is_urgent && job->least_ns[ON_CALLER] <= 2 * BRIEF_NS));
 }
