@@ -31,9 +31,22 @@ _FEWEST_SUMS: Final = 8
 _MOST_NARROW_ROWS: Final = 9
 #: Share of the work of the usual block below which a block of one vector is taken: it loads more for each sum.
 _LESS: Final = 0.96
-#: Blocks of rows by vectors for processors with 16 vector registers of half that size. More sums would be spilled.
 _SMALL_VECTOR_BYTES: Final = 32
-_SMALL_BLOCKS: Final = ((6, 2), (6, 1), (5, 2), (4, 3), (4, 2), (3, 4), (2, 4), (8, 1), (12, 1))
+#: Blocks of rows by vectors for processors with 16 vector registers of half that size, and the time that each takes for
+#: a term (4 x 2 takes one for each sum). More sums are spilled, and more rows evict each other from the near cache.
+_SMALL_BLOCKS: Final = {
+    (4, 2): 8.0,
+    (2, 4): 8.6,
+    (3, 3): 10.0,
+    (3, 2): 7.9,
+    (2, 2): 7.8,
+    (6, 2): 14.5,
+    (5, 2): 11.5,
+    (8, 1): 10.5,
+    (6, 1): 8.5,
+    (4, 1): 6.5,
+    (12, 1): 14.5,
+}
 #: Target number of work-groups per compute unit: blocks are large, so the tail effect matters.
 GROUPS: Final = 16
 
@@ -56,7 +69,7 @@ class RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
         full = VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
         if has_small_registers() and rows > 1:
-            return cls._small(rows, columns, _SMALL_VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)], most)
+            return cls.of_small_registers(rows, columns, dtype, most)
         # The greatest of the heights with the least redundant work.
         tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
         wanted = 2 if tall > 6 else 4 if tall > 3 or tall == 1 else 8  # one row: more blocks to share
@@ -83,15 +96,15 @@ class RegisterBlock:
         return blocks * (self.rows + 1) * self.vectors
 
     @classmethod
-    def _small(cls, rows: int, columns: int, width: int, most: int) -> RegisterBlock:
+    def of_small_registers(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return the block with the least work for a processor with few and short registers."""
+        width = _SMALL_VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
         while width > columns:
             width //= 2
 
-        def work(block: tuple[int, int]) -> int:
+        def work(block: tuple[int, int]) -> float:
             tall, vectors = block
-            each = tall * vectors + tall + 2 * vectors  # sums, numbers of rows, and weights, which come from afar
-            return ceil_div(rows, tall) * ceil_div(columns, vectors * width) * each
+            return ceil_div(rows, tall) * ceil_div(columns, vectors * width) * _SMALL_BLOCKS.get(block, 1.0)
 
         fitting = [(tall, v) for tall, v in _SMALL_BLOCKS if tall <= min(rows, most) and v * width <= columns]
         return cls(*min(fitting or [(min(rows, most, 8), 1)], key=work), width)
@@ -104,6 +117,11 @@ def has_small_registers() -> bool:
 
     flags = read_flags()
     return "sse2" in flags and "avx512f" not in flags
+
+
+def vector_width(dtype: str) -> int:
+    """Return the elements of a vector that fits the host's registers."""
+    return (_SMALL_VECTOR_BYTES if has_small_registers() else VECTOR_BYTES) // ITEM_BYTES[dtype]
 
 
 def block_count(extent: int, step: int) -> int:

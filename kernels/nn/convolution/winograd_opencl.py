@@ -26,7 +26,6 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolution import winograd
 from syclsched.kernels.nn.convolution.winograd_tiling import (
     SCRATCH_BYTES,
-    WIDTH,
     Tiles,
     WinogradTiling,
     is_profitable,
@@ -39,6 +38,8 @@ from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Signature
 
 NAME: Final = "opencl-c-winograd"
+#: Convolutions of fewer channels are faster by direct sums.
+LEAST_CHANNELS: Final = 16
 #: A work-item's scratch is sized for a core's caches.
 REQUIRES: Final = replace(OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",))
 
@@ -61,8 +62,8 @@ def refuses_shapes(signature: Signature) -> str | None:
     w, y = signature.shapes["w"], signature.shapes["y"]
     if w[2:] != (winograd.TAPS, winograd.TAPS):
         return f"minimal filtering is of 3x3 filters, not {w[2]}x{w[3]}"
-    if min(w[:2]) < WIDTH:
-        return f"minimal filtering is of {WIDTH} channels or more, and w is {w}"
+    if min(w[:2]) < LEAST_CHANNELS:
+        return f"minimal filtering is of {LEAST_CHANNELS} channels or more, and w is {w}"
     if not size(y) or not is_profitable((y[1], y[2]), 1 if "w" in signature.constants else y[0]):
         return f"minimal filtering saves nothing for images of {y[1]}x{y[2]}"
     if (tiled := tiling(signature)).scratch_bytes(tiled.block.rows) > SCRATCH_BYTES:
@@ -148,7 +149,7 @@ def transformed_inputs(
 
     Each position of a tile has a plane, from ``to`` on, and each tile a row.
     """
-    n, inside = tiled.n, given("inside", tiled.inside)
+    n, inside, width = tiled.n, given("inside", tiled.inside), tiled.block.width
     high, wide = (given(f"x_{axis}", signature.shapes["x"][axis]) for axis in (1, 2))
 
     def transformed(load: Callable[[int], str]) -> list[str]:
@@ -172,9 +173,9 @@ def transformed_inputs(
         *position(tiled, given, "first + min(t, count - 1)"),
         f"const int iy = line - {window.begins[0]}, ix = column - {window.begins[1]};",
         f"const bool whole = iy >= 0 && ix >= 0 && iy + {n} <= {high} && ix + {n} <= {wide};",
-        f"for (int q = 0; q < {inside}; q += {WIDTH}) {{",
+        f"for (int q = 0; q < {inside}; q += {width}) {{",
         # The last vector starts where it still fits.
-        f"const int c = min(q, {inside} - {WIDTH});",
+        f"const int c = min(q, {inside} - {width});",
         f"__global const T* p0 = x + (((long)image * {high} + iy) * {wide} + ix) * {inside} + c;",
         *(f"__global const T* p{i} = p{i - 1} + {wide} * {inside};" for i in range(1, n)),
         f"AV a[{n}][{n}];",
@@ -210,14 +211,14 @@ def _products(tiled: WinogradTiling, given: ExtentArguments) -> list[str]:
         f"const T* p = s + (place + 1) * {tiled.plane} + t * {row};",
         panels.declare(block),
         f"for (int c = 0; c < {inside}; ++c) {{",
-        f"if (t < {block.vectors * block.rows}) next[(t / {block.rows} * {inside} + c) * {WIDTH}];",
+        f"if (t < {block.vectors * block.rows}) next[(t / {block.rows} * {inside} + c) * {block.width}];",
         panels.step(block, values, f"u + c * {block.columns}"),
         "++p;",
         "}",
         f"T* to_s = s + place * {tiled.plane} + t * {row} + (panel - from) * {block.columns};",
     ]
     for r in range(block.rows):
-        out += [f"WRITEV(__private, to_s + {r} * {row} + {j * WIDTH}, s{r}_{j});" for j in range(block.vectors)]
+        out += [f"WRITEV(__private, to_s + {r} * {row} + {j * block.width}, s{r}_{j});" for j in range(block.vectors)]
     return [*out, "}", "}"]
 
 
@@ -232,13 +233,14 @@ def _outputs(
     """Return code that transforms sums to outputs, finishes and stores them."""
     m, n, block, outside = tiled.m, tiled.n, tiled.block, given("outside", tiled.outside)
     high, wide = (given(f"y_{axis}", signature.shapes["y"][axis]) for axis in (1, 2))
-    left = tiled.outside % WIDTH
+    width = block.width
+    left = tiled.outside % width
     out = [
         "for (int t = 0; t < count; ++t) {",
         *position(tiled, given, "first + t"),
         f"const int lines = min({m}, {high} - line), columns = min({m}, {wide} - column);",
         f"const long at = (((long)image * {high} + line) * {wide} + column) * {outside};",
-        f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {WIDTH}) {{",
+        f"for (int o = from * {block.columns}; o < min(to * {block.columns}, {outside}); o += {width}) {{",
         f"const T* p = s + t * {given('row', tiled.row)} + o - from * {block.columns};",
         f"AV a[{n}][{m}], e[{m}][{m}];",
         loop("j", n),
@@ -260,6 +262,6 @@ def _outputs(
     whole = f"AV z = e[k][l]; {finished('AV', 'READV(__global, {})', 'WRITEV(__global, y + here, z);')}"
     if left:
         one = f"T z = rest[i]; {finished('T', '({})[i]', 'y[here + i] = z;')}"
-        rest = f"T rest[{WIDTH}]; STOREV(rest, e[k][l]); for (int i = 0; i < {left}; ++i) {{ {one} }}"
-        whole = f"if (o + {WIDTH} <= {outside}) {{ {whole} }} else {{ {rest} }}"
+        rest = f"T rest[{width}]; STOREV(rest, e[k][l]); for (int i = 0; i < {left}; ++i) {{ {one} }}"
+        whole = f"if (o + {width} <= {outside}) {{ {whole} }} else {{ {rest} }}"
     return [*out, whole, "}", "}", "}", "}"]

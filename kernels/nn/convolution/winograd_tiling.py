@@ -13,11 +13,9 @@ from typing import Final
 
 from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn.convolution.winograd import POINTS, TAPS
-from syclsched.kernels.nn.panels import VECTOR_BYTES, RegisterBlock
+from syclsched.kernels.nn.panels import RegisterBlock, has_small_registers, vector_width
 from syclsched.model.operation import DeviceLimits, Launch, Signature
 
-#: Elements of a vector.
-WIDTH: Final = VECTOR_BYTES // 4
 #: Most scratch bytes of a work-item.
 SCRATCH_BYTES: Final = 4 << 20
 #: Capacity of the near cache; larger scratch or weights go through a slower cache.
@@ -45,6 +43,7 @@ class Tiles:
     tiles: int  # tiles of all images
     inside: int  # input channels
     outside: int  # output channels
+    block: RegisterBlock
 
     @property
     def n(self) -> int:
@@ -59,9 +58,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class WinogradTiling(Tiles):
-    """Tiles, blocks and panels of a convolution."""
-
-    block: RegisterBlock  # register block: rows are tiles, columns are output channels
+    """Tiles, blocks (rows are tiles, columns are output channels) and panels of a convolution."""
 
     @property
     def panels(self) -> int:
@@ -72,7 +69,8 @@ class WinogradTiling(Tiles):
     def row(self) -> int:
         """Stride between tiles in scratch, in elements."""
         # One vector of padding: power-of-two strides would map rows to the same cache sets.
-        return ceil_div(max(self.inside, self.panels * self.block.columns), WIDTH) * WIDTH + WIDTH
+        width = self.block.width
+        return ceil_div(max(self.inside, self.panels * self.block.columns), width) * width + width
 
     @property
     def most(self) -> int:
@@ -85,13 +83,14 @@ class WinogradTiling(Tiles):
     def plane(self) -> int:
         """Stride between positions in scratch, in elements: one of few, as kernels contain it."""
         used = self.most * self.row
-        return next(size for size in self._planes if size >= used) + WIDTH
+        return next(size for size in self._planes if size >= used) + self.block.width
 
     @property
     def _planes(self) -> tuple[int, ...]:
         """Elements of a plane, ascending; the largest suffices for all shapes."""
+        width = self.block.width
         return tuple(
-            ceil_div(nbytes // 4, (self.places + 1) * WIDTH) * WIDTH for nbytes in (SCRATCH_BYTES // 2, SCRATCH_BYTES)
+            ceil_div(nbytes // 4, (self.places + 1) * width) * width for nbytes in (SCRATCH_BYTES // 2, SCRATCH_BYTES)
         )
 
     def scratch_bytes(self, tiles: int) -> int:
@@ -135,11 +134,15 @@ def is_profitable(extents: tuple[int, int], images: int = 1) -> bool:
 def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, images: int) -> WinogradTiling:
     m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
-    tiles, vectors = batch * down * across, ceil_div(outside, WIDTH)
+    tiles, width = batch * down * across, vector_width("float32")
+    if has_small_registers():
+        block = RegisterBlock.of_small_registers(tiles, outside, "float32")
+        return WinogradTiling(m, down, across, tiles, inside, outside, block)
+    vectors = ceil_div(outside, width)
     # The number of accumulators that leaves registers for the operands.
-    width = min((2, 3), key=lambda width: ceil_div(vectors, width) * width) if vectors > 1 else 1
-    tall = min(range(1, min(tiles, 28 // max(2, width)) + 1), key=lambda r: (ceil_div(tiles, r) * (r + 3), -r))
-    return WinogradTiling(m, down, across, tiles, inside, outside, RegisterBlock(tall, width, WIDTH))
+    wide = min((2, 3), key=lambda wide: ceil_div(vectors, wide) * wide) if vectors > 1 else 1
+    tall = min(range(1, min(tiles, 28 // max(2, wide)) + 1), key=lambda r: (ceil_div(tiles, r) * (r + 3), -r))
+    return WinogradTiling(m, down, across, tiles, inside, outside, RegisterBlock(tall, wide, width))
 
 
 def tiling(signature: Signature) -> WinogradTiling:

@@ -20,7 +20,7 @@ from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl
 from syclsched.kernels.nn.convolution.scratch_sequences import with_scratch
 from syclsched.kernels.nn.convolution.winograd_opencl import loop, names_of
-from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, WIDTH, Tiles, cut
+from syclsched.kernels.nn.convolution.winograd_tiling import SCRATCH_BYTES, Tiles, cut
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
@@ -43,8 +43,11 @@ from syclsched.model.operation import (
 #: The parameter of the sums.
 SUMS: Final = "sums"
 _ARRAY: Final = Parameter(SUMS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
-#: Input channels of a register block.
+#: Input channels of a register block, and of those of few and short registers.
 _ROWS: Final = 8
+_FEW_ROWS: Final = 4
+#: Input and output channels are a multiple of this, so of rows and of vectors.
+_CHANNELS: Final = 16
 #: Most bytes of the sums of a block, and of all: they go through memory.
 _BLOCK_BYTES, _SUMS_BYTES = 4 << 20, 32 << 20
 #: As stated: of the direct sum's roofline.
@@ -58,7 +61,6 @@ class GradientTiling(Tiles):
     """Tiles, and how sums are divided."""
 
     blocks: int  # blocks of tiles
-    block: RegisterBlock
 
     @property
     def panels(self) -> int:
@@ -68,12 +70,13 @@ class GradientTiling(Tiles):
     @property
     def plane(self) -> int:
         """Stride between positions in either scratch, in elements, which kernels contain."""
-        return SCRATCH_BYTES // 4 // (2 * self.places) // WIDTH * WIDTH - WIDTH
+        width = self.block.width
+        return SCRATCH_BYTES // 4 // (2 * self.places) // width * width - width
 
     @property
     def row(self) -> int:
         """Stride between tiles in either scratch, in elements."""
-        return max(self.inside, self.panels * self.block.columns) + WIDTH
+        return max(self.inside, self.panels * self.block.columns) + self.block.width
 
     @property
     def most(self) -> int:
@@ -99,7 +102,7 @@ def with_sums(operation: Operation, signature: Signature, units: int) -> tuple[O
     if not winograd_opencl.is_supported(window, given["groups"], given["channels_last"]) or min(window.pads) < 0:
         return None
     y, dy = signature.shapes["y"], signature.shapes["dy"]
-    if y[2:] != (winograd.TAPS, winograd.TAPS) or not size(y) or not size(dy) or y[0] % WIDTH or y[1] % WIDTH:
+    if y[2:] != (winograd.TAPS, winograd.TAPS) or not size(y) or not size(dy) or y[0] % _CHANNELS or y[1] % _CHANNELS:
         return None
     tiled = _tiling(dy, y[1], units)
     if tiled.most < 1 or size(tiled.shape[1:]) * ITEM_BYTES["float32"] > _BLOCK_BYTES:
@@ -128,7 +131,7 @@ def _tiling(dy: Shape, inside: int, units: int) -> GradientTiling:
     count = batch * down * across
 
     def tiling(blocks: int) -> GradientTiling:
-        return GradientTiling(m, down, across, count, inside, outside, blocks, block)
+        return GradientTiling(m, down, across, count, inside, outside, block, blocks)
 
     def seconds(tiled: GradientTiling) -> float:
         parts = _parts(tiled, units)
@@ -144,8 +147,9 @@ def _tiling(dy: Shape, inside: int, units: int) -> GradientTiling:
 
 def _block(outside: int) -> RegisterBlock:
     """Return the register block with the fewest columns beyond the last output channel, best of two vectors."""
-    vectors = outside // WIDTH
-    return RegisterBlock(_ROWS, min((2, 3, 1), key=lambda each: (ceil_div(vectors, each) * each, each == 1)), WIDTH)
+    width = panels.vector_width("float32")
+    vectors, rows = outside // width, _FEW_ROWS if panels.has_small_registers() else _ROWS
+    return RegisterBlock(rows, min((2, 3, 1), key=lambda each: (ceil_div(vectors, each) * each, each == 1)), width)
 
 
 def _parts(tiled: GradientTiling, units: int) -> int:
@@ -186,7 +190,7 @@ def _tiles(signature: Signature) -> GradientTiling:
     dy = signature.shapes["dy"]
     m = winograd.outputs_of(places)
     down, across = cut((dy[1], dy[2]), m)
-    return GradientTiling(m, down, across, dy[0] * down * across, inside, outside, blocks, _block(outside))
+    return GradientTiling(m, down, across, dy[0] * down * across, inside, outside, _block(outside), blocks)
 
 
 def _adding_work(signature: Signature) -> Work:
@@ -230,10 +234,10 @@ def _adding(signature: Signature, *, window: Window) -> OpenCLSource:
         f"__global T* u = sums + line * {outside} + panel * {block.columns};",
     ]
     for j in range(block.vectors):
-        whole = [] if j == 0 else [f"if (panel * {block.columns} + {j * WIDTH} < {outside}) {{"]
+        whole = [] if j == 0 else [f"if (panel * {block.columns} + {j * block.width} < {outside}) {{"]
         lines += whole
         for r in range(block.rows):
-            at = f"u + {r} * (long){outside} + {j * WIDTH}"
+            at = f"u + {r} * (long){outside} + {j * block.width}"
             lines.append(f"if (first > begin) s{r}_{j} += READV(__global, {at}); WRITEV(__global, {at}, s{r}_{j});")
         lines += ["}"] * len(whole)
     body, head = "\n  ".join([*lines, "}", "}"]), header("float32") + panels.preamble(block, "float32")
@@ -250,7 +254,7 @@ def _transformed_gradients(tiled: GradientTiling, given: ExtentArguments, signat
     return [
         "for (int t = 0; t < count; ++t) {",
         *winograd_opencl.position(tiled, given, "first + t"),
-        f"for (int c = from * {columns}; c < to * {columns}; c += {WIDTH}) {{",
+        f"for (int c = from * {columns}; c < to * {columns}; c += {tiled.block.width}) {{",
         f"__global const T* p = dy + (((long)image * {high} + line) * {wide} + column) * {outside} + c;",
         f"AV a[{m}][{n}];",
         loop("j", m),
@@ -296,20 +300,21 @@ def _finishing_work(signature: Signature) -> Work:
 
 def _finishing_launch(signature: Signature, limits: DeviceLimits) -> Launch:
     _, _, inside, outside = signature.shapes[SUMS]
-    return Launch((max(1, min(inside * outside // WIDTH, GROUPS_PER_UNIT * limits.compute_units)),), (1,))
+    return Launch((max(1, min(inside * outside // panels.vector_width("float32"), GROUPS_PER_UNIT * limits.compute_units)),), (1,))
 
 
 def _finishing(signature: Signature) -> OpenCLSource:
     """Return the kernel: a work-item makes the taps of some pairs of channels, for a vector of output channels."""
     count, places, inside, outside = signature.shapes[SUMS]
+    width = panels.vector_width("float32")
     m = winograd.outputs_of(places)
     n, taps, given = m + winograd.TAPS - 1, winograd.TAPS, ExtentArguments()
     blocks, channels, outputs = given("blocks", count), given("inside", inside), given("outside", outside)
     lines = [
-        f"const long vectors = {outputs} / {WIDTH}, lines = {channels} * vectors;",
+        f"const long vectors = {outputs} / {width}, lines = {channels} * vectors;",
         "const long end = lines * (get_group_id(0) + 1) / get_num_groups(0);",
         "for (long line = lines * get_group_id(0) / get_num_groups(0); line < end; ++line) {",
-        f"const long i = line / vectors, o = line % vectors * {WIDTH};",
+        f"const long i = line / vectors, o = line % vectors * {width};",
         f"const long plane = (long){channels} * {outputs};",
         f"AV a[{n}][{taps}];",
         f"for (int k = 0; k < {n}; ++k) {{",
@@ -320,18 +325,18 @@ def _finishing(signature: Signature) -> OpenCLSource:
         "}",
         *winograd.filter_sums(m, names_of("d", n), [f"a[k][{tap}]" for tap in range(taps)]),
         "}",
-        f"T g[{taps * taps}][{WIDTH}];",
+        f"T g[{taps * taps}][{width}];",
         loop("tap", taps),
         f"AV {', '.join(names_of('t', taps))};",
         *winograd.filter_sums(m, [f"a[{k}][tap]" for k in range(n)], names_of("t", taps)),
         *(f"WRITEV(__private, g[{tap * taps} + tap], t{tap});" for tap in range(taps)),
         "}",
-        f"for (int lane = 0; lane < {WIDTH}; ++lane) {{",
+        f"for (int lane = 0; lane < {width}; ++lane) {{",
         f"__global T* to = y + ((o + lane) * {channels} + i) * {taps * taps};",
         *(f"to[{tap}] = g[{tap}][lane];" for tap in range(taps * taps)),
         *["}", "}"],
     ]
     body = "\n  ".join(lines)
-    head = header("float32") + panels.preamble(RegisterBlock(1, 1, WIDTH), "float32")
+    head = header("float32") + panels.preamble(RegisterBlock(1, 1, width), "float32")
     head += "WHOLE_VECTORS __kernel void finish(__global T* restrict y, __global const T* restrict sums"
     return OpenCLSource(f"{head}{given.declared}) {{\n  {body}\n}}\n", "finish", extents=given.values)

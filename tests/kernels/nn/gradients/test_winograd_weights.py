@@ -86,7 +86,7 @@ def test_sums_fit_and_all_compute_units_have_work(
     given = Signature({**shapes, SUMS: found[1]}, dict.fromkeys((*shapes, SUMS), "float32"))
     launch = step.launch(given, DeviceLimits(64, units, 1 << 15))
     assert launch.global_range[0] == blocks
-    assert launch.global_range[1] * 16 <= 16 * outside
+    assert launch.global_range[1] * 8 <= 16 * outside
     tiles = batch * (-(-extent // (4 if places == 36 else 2))) ** 2
     assert blocks <= min(tiles, units)
     m = 4 if places == 36 else 2
