@@ -88,6 +88,24 @@ def test_first_calls_take_the_library_where_kernels_save_nothing(
         assert any(each.implementation == kernel_selection.LIBRARY for each in compiled.report.operators)
 
 
+@pytest.mark.parametrize(
+    ("disturbed", "compared"), [(kernel_selection.COMPARED_TRIES - 1, True), (kernel_selection.COMPARED_TRIES, False)]
+)
+def test_disturbed_runs_are_made_again(
+    quiet: None, small: None, monkeypatch: pytest.MonkeyPatch, disturbed: int, compared: bool
+) -> None:
+    measure, runs = autotune.measure_undisturbed, list[Any]()
+
+    def measured(traced: Any) -> Any:
+        runs.append(measure(traced))
+        return None if 2 <= len(runs) < 2 + disturbed else runs[-1]
+
+    monkeypatch.setattr(autotune, "measure_undisturbed", measured)
+    assert kernel_comparison.compare_kernels(discover("cpu")) == compared
+    networks = 2 if compared else 1
+    assert len(runs) == (2 * kernel_selection.COMPARED_ROUNDS * networks + disturbed if compared else 1 + disturbed)
+
+
 def test_networks_without_the_library_are_left_out(quiet: None, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     compared, refused = list[Any](), {"integer"}
 

@@ -12,8 +12,9 @@ from functools import cache
 from typing import Final
 
 from syclsched.kernels.common import ceil_div
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution.winograd import POINTS, TAPS
-from syclsched.kernels.nn.panels import RegisterBlock, has_small_registers, vector_width
+from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.model.operation import DeviceLimits, Launch, Signature
 
 #: Most scratch bytes of a work-item.
@@ -134,8 +135,8 @@ def is_profitable(extents: tuple[int, int], images: int = 1) -> bool:
 def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, images: int) -> WinogradTiling:
     m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
-    tiles, width = batch * down * across, vector_width("float32")
-    if has_small_registers():
+    tiles, width = batch * down * across, panels.vector_width("float32")
+    if panels.has_small_registers():
         block = RegisterBlock.of_small_registers(tiles, outside, "float32")
         return WinogradTiling(m, down, across, tiles, inside, outside, block)
     vectors = ceil_div(outside, width)

@@ -300,7 +300,8 @@ def _finishing_work(signature: Signature) -> Work:
 
 def _finishing_launch(signature: Signature, limits: DeviceLimits) -> Launch:
     _, _, inside, outside = signature.shapes[SUMS]
-    return Launch((max(1, min(inside * outside // panels.vector_width("float32"), GROUPS_PER_UNIT * limits.compute_units)),), (1,))
+    vectors = inside * outside // panels.vector_width("float32")
+    return Launch((max(1, min(vectors, GROUPS_PER_UNIT * limits.compute_units)),), (1,))
 
 
 def _finishing(signature: Signature) -> OpenCLSource:

@@ -23,6 +23,7 @@ from syclsched.onnx.tuning.implementations import on_devices, without_dominated,
 from syclsched.onnx.tuning.kernel_selection import (
     CLEAR_SHARE,
     COMPARED_ROUNDS,
+    COMPARED_TRIES,
     LEAST_TRACED_RUNS,
     LIBRARY,
     LONG_S,
@@ -33,6 +34,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     TRACED_S,
     WORTH_TRYING,
     is_known,
+    measure_undisturbed,
     predicted_kernels,
     record_corrections,
     record_times,
@@ -242,10 +244,15 @@ def compare_all_kernels(
     if all(each.implementation != LIBRARY for each in bound.plan.schedule.assignments):
         raise CapabilityError(f"{LIBRARY} runs none of the operations here", where=f"device {device.name!r}")
     with closing(variants.plan_and_bind(on_devices(graph, platform, tasks))) as by_kernels:
-        for each in (bound, by_kernels) * COMPARED_ROUNDS:
-            times = partial(_traced, each, variants, run)
-            if not record_times(each.specialised.graph, tasks, device, history, times):
+        found = [(each, list[OperatorTime]()) for each in (bound, by_kernels)]
+        for each, times in found * COMPARED_ROUNDS:
+            tries = (measure_undisturbed(partial(_traced, each, variants, run)) for _ in range(COMPARED_TRIES))
+            undisturbed = next((made for made in tries if made is not None), None)
+            if undisturbed is None:
                 return False
+            times.extend(undisturbed)
+        for each, times in found:
+            record_times(each.specialised.graph, tasks, device, history, times)
     record_corrections(graph, device, CostModel(platform, history), history)
     return True
 
@@ -307,8 +314,10 @@ def _ensure_times(
     if is_known(tried.specialised.graph, tasks, device, history):
         return True
     variants.report_progress("running the model to time its tasks")
-    if not record_times(tried.specialised.graph, tasks, device, history, lambda: _traced(tried, variants, run)):
+    times = measure_undisturbed(partial(_traced, tried, variants, run))
+    if times is None:
         return False
+    record_times(tried.specialised.graph, tasks, device, history, times)
     record_corrections(graph, device, CostModel(platform, history), history)
     return True
 

@@ -61,6 +61,8 @@ CLEAR_SHARE: Final = 0.03
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.
 COMPARED_ROUNDS: Final = 5
+#: Tries of each, as hosts of virtual machines take processors away for moments.
+COMPARED_TRIES: Final = 4
 #: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.
 _SAMPLED_SHARE: Final = 0.1
 #: Rounds of choosing tasks and measuring them.
@@ -358,19 +360,22 @@ def is_known(graph: TaskGraph, tasks: Iterable[str], device: Device, history: Re
     )
 
 
+def measure_undisturbed(traced: Callable[[], Sequence[OperatorTime]]) -> Sequence[OperatorTime] | None:
+    """Return the times of tasks in runs, or None if other processes used the machine."""
+    before = read_times()
+    times = traced()
+    return None if is_disturbed(before) else times
+
+
 def record_times(
     graph: TaskGraph,
     tasks: Collection[str],
     device: Device,
     history: RecordingHistory,
-    traced: Callable[[], Sequence[OperatorTime]],
-) -> bool:
-    """Store the times of tasks within a run; alone they differ: weights are cached, or threads are asleep."""
+    times: Iterable[OperatorTime],
+) -> None:
+    """Store the least times of tasks within runs; alone they differ: weights are cached, or threads are asleep."""
     tasks = frozenset(tasks)
-    before = read_times()
-    times = traced()
-    if is_disturbed(before):
-        return False
     quickest: dict[tuple[str, str], float] = {}
     for each in times:
         if each.task in tasks:
@@ -385,7 +390,6 @@ def record_times(
                 least[key] = min(seconds, least.get(key, seconds))
     for key, seconds in least.items():
         history.record(key, [seconds], source="run")
-    return True
 
 
 def sample_inputs(specialised: Specialised, values: Mapping[str, Any]) -> dict[str, Any]:

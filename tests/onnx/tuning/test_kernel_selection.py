@@ -28,6 +28,7 @@ from syclsched.onnx.tuning.implementations import on_devices
 from syclsched.onnx.tuning.kernel_selection import (
     CALL_S,
     is_known,
+    measure_undisturbed,
     predicted_kernels,
     record_corrections,
     record_times,
@@ -146,7 +147,8 @@ def test_the_least_time_in_a_run_is_remembered_for_equal_tasks(quiet) -> None:
     graph, history, names = on_devices(product_graph(), platform), History(), ("first", "second")
     told = [OperatorTime("", "first", device.name, kernel_selection.LIBRARY, seconds) for seconds in (4e-3, 3e-3, 5e-3)]
     assert not is_known(graph, names, device, history)
-    assert record_times(graph, names, device, history, lambda: told) and is_known(graph, names, device, history)
+    record_times(graph, names, device, history, told)
+    assert is_known(graph, names, device, history)
     library = task_times(product_graph(), device, CostModel(platform), history, by_library=True)
     assert library == {"first": 3e-3, "second": 3e-3}  # one signature
 
@@ -157,7 +159,7 @@ def test_recorded_times_of_kernels_include_the_launch_gap(quiet) -> None:
     graph = product_graph().with_implementations(lambda task, each: each.name == "opencl-c")
     costs, history = CostModel(platform), History()
     told = [OperatorTime("", "first", device.name, "opencl-c", 3e-3)]
-    assert record_times(graph, ("first",), device, history, lambda: told)
+    record_times(graph, ("first",), device, history, told)
     (by,) = graph.find_task("first").operation.implementations
     assert costs.launch_gap_s(by, device) > 0.0
     found = task_times(graph, device, costs, history, by_library=False)
@@ -193,7 +195,7 @@ def test_untimed_kernel_is_estimated_by_the_library_if_faster(quiet) -> None:
     for library_s, wanted in ((CALL_S + WORK_S, WORK_S * stated + gap_s), (1.0, unlike)):
         told = [OperatorTime("", "first", device.name, "onednn", library_s)]
         history = History()
-        assert record_times(graph, ("first",), device, history, lambda told=told: told)
+        record_times(graph, ("first",), device, history, told)
         found = task_times(graph, device, CostModel(platform), history, by_library=False)["first"]
         assert found == pytest.approx(wanted)
 
@@ -229,10 +231,10 @@ def test_the_longest_task_of_a_kind_is_sampled_once(quiet) -> None:
     graph, names = products_of(sizes), [f"of {size}" for size in sizes]
     assert not samples(graph, device, costs, history)  # the library's times are unknown, too
     told = [OperatorTime("", name, device.name, "onednn", 1e-3 * (i + 1)) for i, name in enumerate(names)]
-    assert record_times(graph, names, device, history, lambda: told)
+    record_times(graph, names, device, history, told)
     assert samples(graph, device, costs, history) == {"of 96"}
     told = [OperatorTime("", "of 96", device.name, "opencl-c", 1e-6)]
-    assert record_times(graph, ["of 96"], device, history, lambda: told)
+    record_times(graph, ["of 96"], device, history, told)
     assert not samples(graph, device, costs, history)
     assert samples(products_of(sizes[:3]), device, costs, history) == {"of 64"}  # another model
 
@@ -245,7 +247,7 @@ def test_tasks_run_by_an_unexpected_kernel_are_not_sampled_again(quiet) -> None:
     graph, names = products_of((32, 48), ("onednn", "opencl-c", "python")), ["of 32", "of 48"]
     for name, seconds, expected in (("onednn", 1e-3, {"of 48"}), ("python", 1.0, set())):
         told = [OperatorTime("", each, device.name, name, seconds) for each in names]
-        assert record_times(graph, names, device, history, lambda told=told: told)
+        record_times(graph, names, device, history, told)
         assert samples(graph, device, costs, history) == expected
 
 
@@ -261,7 +263,7 @@ def test_times_of_untimed_kernels_are_estimated_from_other_sizes(quiet, sizes_th
         times = {"onednn": CALL_S + (WORK_S if size == 64 else 10 * WORK_S)}
         times |= {} if size == 64 else {"opencl-c": WORK_S / 10}
         told = [OperatorTime("", f"of {size}", device.name, name, seconds) for name, seconds in times.items()]
-        assert record_times(graph, [f"of {size}"], device, history, lambda told=told: told)
+        record_times(graph, [f"of {size}"], device, history, told)
     found = task_times(graph, device, costs, history, by_library=False)["of 64"]
     compared = 0.01 if is_corrected else stated
     assert found == pytest.approx(WORK_S * compared + costs.launch_gap_s(by["opencl-c"], device))
@@ -277,7 +279,7 @@ def test_kernel_times_come_from_another_model_until_measured(quiet) -> None:
 
     def ran(whole: TaskGraph, name: str, **seconds: float) -> None:
         told = [OperatorTime("", name, device.name, way.replace("_", "-"), each) for way, each in seconds.items()]
-        assert record_times(whole, [name], device, history, lambda: told)
+        record_times(whole, [name], device, history, told)
 
     def guessed() -> float:
         return task_times(graph, device, costs, history, by_library=False)["of 64"]
@@ -307,7 +309,7 @@ def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count
         other = products_of((512,))
         for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c", compared_s)):
             told = [OperatorTime("", "of 512", device.name, by, seconds)]
-            assert record_times(other, ["of 512"], device, history, lambda told=told: told)
+            record_times(other, ["of 512"], device, history, told)
         record_corrections(other, device, costs, history)
     whole = TaskGraph()
     weights = syclsched.constant(np.eye(256, dtype=np.float32))
@@ -319,7 +321,7 @@ def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count
     assert (None if found is None else len(found)) == chosen
     names = [task.name for task in graph.tasks]
     told = [OperatorTime("", name, device.name, "onednn", CALL_S + 1e-3) for name in names]
-    assert record_times(graph, names, device, history, lambda: told)
+    record_times(graph, names, device, history, told)
     assert predicted_kernels(graph, device, costs, history) is None  # runs have told
 
 
@@ -332,7 +334,7 @@ def test_a_task_that_another_model_has_too_does_not_stand_for_its_kind(quiet) ->
     for size in sizes:  # three kernels take half of the library's time, and the one of 320 takes twice of it
         for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c", 2e-3 if size == 320 else 0.5e-3)):
             told = [OperatorTime("", f"of {size}", device.name, by, seconds)]
-            assert record_times(other, [f"of {size}"], device, history, lambda told=told: told)
+            record_times(other, [f"of {size}"], device, history, told)
     record_corrections(other, device, costs, history)
     graph = products_of((320, *range(640, 1024, 64)))
     assert predicted_kernels(graph, device, costs, history) == {task.name for task in graph.tasks}
@@ -348,7 +350,7 @@ def test_minimal_filtering_of_few_pixels_is_a_kind_of_its_own(quiet) -> None:
     for side in sides:
         for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c-winograd", 0.5e-3 if side >= 28 else 2e-3)):
             told = [OperatorTime("", f"of {side}", device.name, by, seconds)]
-            assert record_times(other, [f"of {side}"], device, history, lambda told=told: told)
+            record_times(other, [f"of {side}"], device, history, told)
     record_corrections(other, device, costs, history)
     large, small = convolutions_of((48, 52, 60), 96), convolutions_of((8, 10, 12), 512)
     assert predicted_kernels(large, device, costs, history) == {"of 48", "of 52", "of 60"}
@@ -362,7 +364,7 @@ def test_what_nothing_is_known_of_stays_with_the_library_unless_it_is_little(qui
     costs, history, other = CostModel(platform), History(), products_of((512,))
     for by, seconds in (("onednn", CALL_S + 1e-3), ("opencl-c", 0.5e-3)):
         told = [OperatorTime("", "of 512", device.name, by, seconds)]
-        assert record_times(other, ["of 512"], device, history, lambda told=told: told)
+        record_times(other, ["of 512"], device, history, told)
     record_corrections(other, device, costs, history)
     for rows, taken in ((1, True), (8192, False)):  # of a softmax, beside products
         whole = products_of((256, 320, 384, 448, 512, 640, 768))
@@ -373,11 +375,8 @@ def test_what_nothing_is_known_of_stays_with_the_library_unless_it_is_little(qui
         assert found is not None and len(found - {"softmax"}) == 7 and ("softmax" in found) == taken
 
 
-def test_no_times_are_stored_on_a_busy_machine(monkeypatch) -> None:
+def test_no_times_count_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     for module in (plan_comparison, kernel_selection):
         monkeypatch.setattr(module, "read_times", lambda: next(readings))
-    (device,) = syclsched.describe(["cpu"]).compute_devices
-    history = History()
-    assert not record_times(product_graph(), ("first", "second"), device, history, list)
-    assert not history
+    assert measure_undisturbed(list) is None

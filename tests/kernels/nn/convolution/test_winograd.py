@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from support.examples import examples
 from support.operations import NO_SHRINKING, UNCHECKED, close, numbers, on_host, placed_in, unwritten
 
 from syclsched.kernels import nn
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.convolution import winograd, winograd_opencl, winograd_tiling
 from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature
 
@@ -95,6 +98,7 @@ def test_unsuitable_convolutions_are_refused(given: Signature, reason: str | Non
     assert told is None if reason is None else reason in str(told)
 
 
+@pytest.mark.parametrize(("is_small", "registers"), [(False, 32), (True, 16)])
 @given(
     st.integers(1, 40),
     st.integers(5, 130),
@@ -103,18 +107,35 @@ def test_unsuitable_convolutions_are_refused(given: Signature, reason: str | Non
     st.integers(1, 80),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_blocks_and_parts_cover_all_and_fit(batch: int, extent: int, inside: int, outside: int, units: int) -> None:
+def test_blocks_and_parts_cover_all_and_fit(
+    is_small: bool, registers: int, batch: int, extent: int, inside: int, outside: int, units: int
+) -> None:
     given = signature(extent, inside, outside, batch=batch)
-    tiled = winograd_tiling.tiling(given)
+    with on_processor(is_small):
+        tiled = winograd_tiling.tiling(given)
+        launch = winograd_tiling.launch(given, DeviceLimits(64, units, 1 << 15))
+    assert tiled.block.width == registers // 2
     assert tiled.down * tiled.m >= extent > (tiled.down - 1) * tiled.m
     assert tiled.panels * tiled.block.columns >= outside
-    # 32 registers: the sums, the weights, and one input.
-    assert (tiled.block.rows + 1) * tiled.block.vectors < 32
-    launch = winograd_tiling.launch(given, DeviceLimits(64, units, 1 << 15))
+    # The sums, the weights, and one input.
+    assert (tiled.block.rows + 1) * tiled.block.vectors < registers
     blocks, parts = launch.global_range
     assert -(-tiled.tiles // blocks) <= tiled.most
     assert parts <= tiled.panels
     assert tiled.scratch_bytes(tiled.most) <= winograd_tiling.SCRATCH_BYTES or tiled.most == tiled.block.rows
+
+
+@contextmanager
+def on_processor(is_small: bool) -> Iterator[None]:
+    """Let the host's processor have few and short registers, or many."""
+    cached = (winograd_tiling._tiling, winograd_tiling._partition)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "has_small_registers", lambda: is_small)
+        for each in cached:
+            each.cache_clear()
+        yield
+    for each in cached:
+        each.cache_clear()
 
 
 def test_an_image_is_cut_alike_alone_and_in_a_batch() -> None:

@@ -90,7 +90,7 @@ def test_sums_fit_and_all_compute_units_have_work(
     tiles = batch * (-(-extent // (4 if places == 36 else 2))) ** 2
     assert blocks <= min(tiles, units)
     m = 4 if places == 36 else 2
-    tiled = GradientTiling(m, 1, 1, tiles, *channels, blocks, nn_block(channels[1]))
+    tiled = GradientTiling(m, 1, 1, tiles, *channels, nn_block(channels[1]), blocks)
     assert 2 * tiled.places * tiled.plane * 4 <= 4 << 20
     assert tiled.most >= 1
 
