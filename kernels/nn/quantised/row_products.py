@@ -230,7 +230,7 @@ def _source(
         for i in range(block)
         for h in vectors
     ]
-    stores = [f"STORE(s{i}_{h}, t + {i}, {8 * h})" for i in range(block) for h in vectors]
+    keep = [f"sums[{i * len(vectors) + h}] = s{i}_{h};" for i in range(block) for h in vectors]
     sums = ", ".join(f"s{i}_{h} = 0" for i in range(block) for h in vectors)
     index = "int" if max(map(size, signature.shapes.values())) < 1 << 30 else "long"
     kinds = {each: C_TYPES[dtype] for each, dtype in signature.dtypes.items()}
@@ -252,8 +252,8 @@ typedef {method.rows} R;
 {method.functions}
 {_copying(kinds["x"], flip, of_bytes=of_bytes)}
 {"" if product.place else finish.opencl(signature, 8)}{finish.opencl(signature, 1)}
-#define STORE(value, number, half) if (number < count) {{ \\
-    const int8 sums = value{shift}; \\
+#define STORE(value, number, half) {{ \\
+    const int8 made = value{shift}; \\
     const int row = first + number, within = p * {_COLUMNS} + half, column0 = group * {columns} + within; \\
     {stored} }}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
@@ -278,7 +278,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void {name}(
         {" ".join(loads)}
         {(chr(10) + "        ").join(steps)}
       }}
-      {(chr(10) + "      ").join(stores)}
+      int8 sums[{block * len(vectors)}];
+      {(chr(10) + "      ").join(keep)}
+      // Not unrolled: this code is most of the kernel.
+#pragma nounroll
+      for (int n = 0; n < min({block}, count - t) * {len(vectors)}; ++n)
+        STORE(sums[n], t + n / {len(vectors)}, n % {len(vectors)} * 8)
     }}
   }}
 }}
@@ -315,10 +320,10 @@ def _stored(product: RowProduct, finish: Finish, given: ExtentArguments) -> str:
         product.place(given) if product.place else f"(I)row * {columns} * {given('groups', product.groups)} + column"
     )
     call = f"column, at{finish.arguments}"
-    whole = f"{{ const int column = column0; const I at = {place}; vstore8(finish8(sums, {call}), 0, y + at); }}"
+    whole = f"{{ const int column = column0; const I at = {place}; vstore8(finish8(made, {call}), 0, y + at); }}"
     lanes = f"for (int lane = 0; lane < 8 && within + lane < {columns}; ++lane)"
     body = f"const int column = column0 + lane; const I at = {place}; y[at] = finish1(each[lane], {call});"
-    each = f"{{ int each[8]; vstore8(sums, 0, each); {lanes} {{ {body} }} }}"
+    each = f"{{ int each[8]; vstore8(made, 0, each); {lanes} {{ {body} }} }}"
     if product.place:
         return each
     if product.columns % 8 == 0:

@@ -187,10 +187,13 @@ def predicted_kernels(
 
     They are clear if kernels save `CLEAR_SHARE`: those of kinds that have run, in this model or in others. Nearly the
     same by kernels alone is preferred. They are also clear if kernels save too little to be tried, of nearly all kinds:
-    then there are none. A model whose tasks were timed in runs chooses by these.
+    then there are none. A model whose tasks were timed in runs chooses by these, unless the library does hardly any.
     """
     library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
     order, total_s, library = graph.order(), sum(library_s.values()), library_s.keys()
+    others_s = sum(seconds for name, seconds in kernel_s.items() if name not in library)
+    if total_s <= WORTH_MIXING * others_s:
+        return select_kernels(order, library_s, stated_s) & library
     if total_s <= SHORT_S or is_known(graph, library, device, history):
         return None
     chosen = select_kernels(order, library_s, kernel_s) & library
