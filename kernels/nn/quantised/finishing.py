@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -126,8 +127,21 @@ class Finish:
             found |= dict(zip(("other_scale", "other_zero"), self.addend.other or (), strict=False))
         return found | dict(zip(("to_scale", "to_zero"), self.quantise or (), strict=False))
 
+    def _activation(self, dtype: str) -> Activation:
+        """Return the activation, without a rectifier at its end if no quantised result of this dtype is negative."""
+        is_positive = self.quantise is not None and self.quantise[1] == LIMITS[dtype][0]
+        return self.activation[:-1] if is_positive and self.activation[-1:] == (("relu",),) else self.activation
+
+    def prepared(self, constants: Mapping[str, Any], columns: int) -> Mapping[str, Any]:
+        """Return constants whose scale is one of each column, so that layers with one scale or many share code."""
+        if "s" not in constants:
+            return constants
+        import numpy as np
+
+        return {**constants, "s": np.ascontiguousarray(np.broadcast_to(constants["s"].reshape(-1), (columns,)))}
+
     def opencl(self, signature: Signature, width: int) -> str:
-        """Return the OpenCL C function ``finish<width>`` of the sums of neighbouring columns."""
+        """Return the OpenCL C function ``finish<width>`` of the sums of neighbouring columns, constants prepared."""
         dtype = signature.dtypes["y"]
         kind, floats, sums = (vector(each, width) for each in (C_TYPES[dtype], "float", "int"))
 
@@ -136,13 +150,13 @@ class Finish:
 
         lines = []
         if self.scaled:
-            each = signature.shapes["s"] not in ((), (1,))
-            scale = load("s", "column") if each else "s[0]"
+            is_one = signature.shapes["s"] in ((), (1,)) and "s" not in signature.constants
+            scale = "s[0]" if is_one else load("s", "column")
             scale = f"({scale} * sx[0])" if self.scaled_twice else scale
             lines += [f"{floats} v = convert_{floats}(sums) * {scale};"]
             lines += [f"v += {load('b', 'column')};"] if self.bias else []
             lines += self._residual(load("r", "at" if self.has_residual_rows else "column"), floats)
-            lines += [act.opencl(self.activation, "v", "float32", floats if width > 1 else None)]
+            lines += [act.opencl(self._activation(dtype), "v", "float32", floats if width > 1 else None)]
         if self.quantise is not None:
             lines += _quantising("to_", dtype, floats)
             lines += [f"return convert_{kind}(v);"]

@@ -146,7 +146,7 @@ def implementations(
             partial(_launch, product_of=product_of, method=method),
             requires,
             efficiency=efficiency,
-            prepare=partial(_prepare, weights_of=weights_of, method=method),
+            prepare=partial(_prepare, weights_of=weights_of, method=method, finish=finish),
         )
 
     on_avx2 = replace(OPENCL_C, device_kinds=("cpu",), refuses=_refuses_without_avx2)
@@ -163,6 +163,7 @@ def _prepare(
     *,
     weights_of: Callable[[Any], Any],
     method: _Method,
+    finish: Finish,
 ) -> Mapping[str, Any]:
     """Pack weights as panels (groups, panels, units of terms, columns, terms of a unit), padded by 0."""
     import numpy as np
@@ -175,7 +176,7 @@ def _prepare(
     if method is _BYTES:
         sums = np.ascontiguousarray(units.sum((3, 4), np.int32)).view(np.int8)
         panels = np.concatenate([panels, sums], axis=-1)
-    return {**constants, "w": np.ascontiguousarray(panels).reshape(-1)}
+    return {**finish.prepared(constants, groups * columns), "w": np.ascontiguousarray(panels).reshape(-1)}
 
 
 def _load(

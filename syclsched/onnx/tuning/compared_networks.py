@@ -150,11 +150,13 @@ def of_quantised_texts() -> Any:
     before = rounded_sum(start)
     normalised()
     layers.quantised_dense(4 * _WIDTH, zero=ZERO)
-    layers.gaussian_unit()
+    layers.gaussian_unit(is_quantised=True)
     layers.quantised_dense(_WIDTH, zero=ZERO)
     encoded = rounded_sum(before)
+    layers.dynamically_quantised_dense(_WIDTH)
+    layers.add("LayerNormalization", layers.weight(_WIDTH), layers.weight(_WIDTH))
     layers.dynamically_quantised_dense(4 * _WIDTH)
-    layers.add("Relu")
+    layers.gaussian_unit()
     layers.dynamically_quantised_dense(_WIDTH)
     layers.add("Add", encoded)
     shape = [1, _TOKENS, _WIDTH]
@@ -166,17 +168,22 @@ def of_bytes() -> Any:
     import numpy as np
 
     layers = Layers("x", 3)
-    layers.quantised()
+    layers.quantised(zero=ZERO)
     layers.quantised_convolution(64, 7, stride=2)
-    layers.quantised_convolution(64, 3, stride=2)
-    layers.quantised_convolution(64, 3)
+    layers.pooling("MaxPool", stride=2)
+    layers.quantised_residual(3)
+    layers.quantised_convolution(128, 3, stride=2)
     layers.quantised_convolution(128, 1)
+    layers.quantised_convolution(256, 1, stride=2)
+    layers.add("GlobalAveragePool")
+    layers.quantised()
+    layers.add("Flatten")
+    layers.quantised_gemm(1000)
     picture = layers.value
     layers.value, layers.channels = "text", _WIDTH
     layers.quantised()
     layers.quantised_dense(_WIDTH, np.int8)
-    extent = PICTURE_SIZE // 4
     return layers.model(
         {"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE], "text": [1, _TOKENS, _WIDTH]},
-        {picture: [1, 128, extent, extent], layers.value: [1, _TOKENS, _WIDTH]},
+        {picture: [1, 1000], layers.value: [1, _TOKENS, _WIDTH]},
     )

@@ -112,9 +112,9 @@ class Layers:
         self.add("Add", before)
         self.add("Relu")
 
-    def pooling(self, kind: str) -> str:
+    def pooling(self, kind: str, stride: int = 1) -> str:
         """Add a pooling of windows of three by three."""
-        return self.add(kind, **_window(3, 1))
+        return self.add(kind, **_window(3, stride))
 
     def halve_by_sum(self, channels: int) -> None:
         """Add two convolutions of the last value with strides, and add their results."""
@@ -221,6 +221,16 @@ class Layers:
         self.add("Relu")
         return self.quantised()
 
+    def quantised_residual(self, extent: int) -> None:
+        """Add two convolutions of 8-bit values, whose result is added to the last value, and a rectifier."""
+        before, channels = self.value, self.channels
+        self.quantised_convolution(channels, extent)
+        weights = self.quantised_weight(channels, channels, extent, extent), self.weight(channels)
+        self.add("Conv", *weights, **_window(extent, 1))
+        self.quantised(zero=ZERO)
+        self._sum_with(before)
+        self.quantised()
+
     def quantised_dense(self, outputs: int, type_: Any = None, zero: int = 0) -> str:
         """Add a product of 8-bit values with weights, and a bias."""
         self.add("MatMul", self.quantised_weight(self.channels, outputs))
@@ -228,6 +238,12 @@ class Layers:
         self.quantised(type_, zero)
         self.add("Add", self.weight(outputs))
         return self.quantised(type_, zero)
+
+    def quantised_gemm(self, outputs: int) -> str:
+        """Add a product of 8-bit values of two axes with transposed weights, and a bias."""
+        self.add("Gemm", self.quantised_weight(outputs, self.channels), self.weight(outputs), transB=1)
+        self.channels = outputs
+        return self.quantised(zero=ZERO)
 
     def dynamically_quantised_dense(self, outputs: int) -> str:
         """Add a product of the last value, rounded to 8 bits by a scale of its own, with weights, and a bias."""
@@ -245,15 +261,16 @@ class Layers:
         self.channels = outputs
         return self.add("Add", self.weight(outputs))
 
-    def gaussian_unit(self) -> str:
-        """Add x (1 + erf(x / sqrt 2)) / 2 of the last value, with all values rounded to 8 bits."""
+    def gaussian_unit(self, *, is_quantised: bool = False) -> str:
+        """Add x (1 + erf(x / sqrt 2)) / 2 of the last value, maybe with all values rounded to 8 bits."""
         import numpy as np
 
         value = self.value
         for kind, number in (("Div", 2**0.5), ("Erf", None), ("Add", 1.0), ("Mul", None), ("Mul", 0.5)):
             others = () if kind == "Erf" else (value,) if number is None else (self.constant(np.float32(number)),)
             self.add(kind, *others)
-            self.quantised(zero=ZERO)
+            if is_quantised:
+                self.quantised(zero=ZERO)
         return self.value
 
     def model(self, inputs: dict[str, Sequence[int]], results: dict[str, Sequence[int]]) -> Any:
