@@ -17,6 +17,7 @@ from typing import Any, Final
 from syclsched.kernels.common import C_TYPES, OPENCL_C, element_type
 from syclsched.model.operation import (
     DeviceLimits,
+    Form,
     Implementation,
     Launch,
     OpenCLSource,
@@ -39,6 +40,7 @@ def implementation(
     *,
     refuses: Callable[[Signature], str | None] | None = None,
     prepare: Prepare | None = None,
+    form: Form | None = None,
     device_kinds: tuple[str, ...] = ("gpu",),
 ) -> Implementation:
     """Return a work-group implementation of an operation, for GPUs only unless other kinds of devices are named."""
@@ -50,6 +52,7 @@ def implementation(
         replace(OPENCL_C, device_kinds=device_kinds, refuses=refuses),
         efficiency=0.6,
         prepare=prepare,
+        form=form,
     )
 
 

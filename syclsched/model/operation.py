@@ -19,8 +19,10 @@ from syclsched.model.operation_parts.kernel_code import DeviceLimits, Launch, Op
 from syclsched.model.operation_parts.library_calls import Copies, NativeCall, ReadingElsewhere
 
 __all__ = [
+    "AS_GIVEN",
     "Copies",
     "DeviceLimits",
+    "Form",
     "Implementation",
     "ImplementationKind",
     "Launch",
@@ -206,6 +208,10 @@ class Requirements:
 
 #: Transforms constants into the layout of an implementation, given the signature, a queue and their values.
 Prepare = Callable[[Signature, Any, Mapping[str, Any]], Mapping[str, Any]]
+#: Identifies the layout of constants that have been transformed, given the signature and a queue.
+Form = Callable[[Signature, Any], Hashable]
+#: The form of constants that are not transformed.
+AS_GIVEN: Final = "as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +297,7 @@ class Implementation:
     revision: str = "1"
     parts: tuple[str, ...] = ()
     prepare: Prepare | None = None
-    form: Callable[[Signature, Any], Hashable] | None = None
+    form: Form | None = None
     same_code_as: str = ""
 
     def __repr__(self) -> str:

@@ -100,6 +100,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
             efficiency=winograd_opencl.EFFICIENCY,
             revision="3",
             prepare=winograd_opencl.prepare,
+            form=winograd_opencl.form,
         ),
     )
 
@@ -116,7 +117,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
     extra = {"activation": activation, "bias": bias, "residual": residual}
     arrays = parameters(window.ndim, bias=bias, residual=residual)
     opencl, numba = (
-        replace(each, prepare=partial(conv_blocks.prepare, **attributes))
+        replace(each, prepare=partial(conv_blocks.prepare, **attributes), form=partial(conv_blocks.form, **attributes))
         for each in generated_implementations(
             arrays,
             partial(conv_blocks.write, **extra, **attributes),

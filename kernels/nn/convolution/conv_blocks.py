@@ -10,7 +10,7 @@ Depthwise convolutions have no sums over channels; see `syclsched.kernels.nn.con
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +28,7 @@ from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.lines import product
 from syclsched.kernels.windows import Window
-from syclsched.model.operation import DeviceLimits, Launch, Signature
+from syclsched.model.operation import AS_GIVEN, DeviceLimits, Launch, Signature
 
 #: Most pixels of a block. With twice as many, as in matrix products, compilers run out of registers and more blocks
 #: lie at the edges of an image: 3x3 took 1.4 to 1.7 times as long.
@@ -105,6 +105,16 @@ def prepare(
     # (groups, O, C, positions) -> (groups, O, positions, C): the order of summation.
     terms = w.reshape(groups, outside, inside, -1).transpose(0, 1, 3, 2).reshape(groups, outside, -1)
     return {**constants, "w": panels.packed(terms, outside, _block(signature, window, groups, last_), w.ndim)}
+
+
+def form(signature: Signature, queue: Any, *, window: Window, groups: int, last_: bool) -> Hashable:
+    """Return what identifies the layout of the constants that `prepare` returns."""
+    if "w" not in signature.constants or not size(signature.shapes["y"]):
+        return AS_GIVEN
+    if is_depthwise(signature, groups):
+        return "depthwise", last_
+    block = _block(signature, window, groups, last_)
+    return "conv", groups, block.vectors, block.width
 
 
 def write(

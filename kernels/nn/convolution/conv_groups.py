@@ -36,6 +36,7 @@ def conv(convolution: Convolution, *, bias: bool, residual: str) -> Implementati
         partial(_launch, **known),
         refuses=_refuses,
         prepare=partial(_prepare, last=convolution.channels_last),
+        form=lambda signature, queue: ("conv of groups", convolution.channels_last),
     )
 
 

@@ -117,7 +117,11 @@ def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) 
         parameters=arrays,
         implementations=(
             onednn.conv_transpose(convolution, output_padding=output_padding),
-            replace(opencl, prepare=partial(conv_transpose_blocks.prepare, **within)),
+            replace(
+                opencl,
+                prepare=partial(conv_transpose_blocks.prepare, **within),
+                form=partial(conv_transpose_blocks.form, **within),
+            ),
             numpy_implementation(partial(_host, activation=activation, **attributes), efficiency=0.1),
         ),
         work=partial(_work, extra=bias + act.cost(activation)),

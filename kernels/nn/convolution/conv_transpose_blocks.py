@@ -8,7 +8,7 @@ there. So a block consists of such pixels, and its sums are those of a convoluti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,7 +24,7 @@ from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.lines import least, product
 from syclsched.kernels.windows import Window
-from syclsched.model.operation import DeviceLimits, Launch, Signature
+from syclsched.model.operation import AS_GIVEN, DeviceLimits, Launch, Signature
 
 
 def _block(signature: Signature, window: Window, last: bool) -> RegisterBlock:
@@ -63,6 +63,14 @@ def prepare(
     terms = w.reshape(groups, inside, outside, size(w.shape[2:])).transpose(0, 2, 3, 1)
     terms = terms.reshape(groups, outside, inside * size(w.shape[2:]))
     return {**constants, "w": panels.packed(terms, outside, _block(signature, window, last_), w.ndim)}
+
+
+def form(signature: Signature, queue: Any, *, window: Window, groups: int, last_: bool) -> Hashable:
+    """Return what identifies the layout of the constants that `prepare` returns."""
+    if "w" not in signature.constants or not size(signature.shapes["y"]):
+        return AS_GIVEN
+    block = _block(signature, window, last_)
+    return "conv_transpose", groups, block.vectors, block.width
 
 
 def write(w: KernelWriter, *, window: Window, groups: int, last_: bool, activation: Activation, bias: bool) -> None:

@@ -167,7 +167,9 @@ def _matmul(
     scaled = {"alpha": alpha, "beta": beta, "activation": activation}
     known: Any = {"bias": bias, "residual": residual, **scaled, **attributes}
     opencl, numba = (
-        replace(each, prepare=partial(matmul_blocks.prepare, **attributes))
+        replace(
+            each, prepare=partial(matmul_blocks.prepare, **attributes), form=partial(matmul_blocks.form, **attributes)
+        )
         for each in generated_implementations(
             parameters,
             partial(matmul_blocks.write, **known),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.tensor.writing.iteration_space import unravel_index
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute_dtype
 from syclsched.kernels.tensor.writing.lines import product
-from syclsched.model.operation import DeviceLimits, Launch, Signature
+from syclsched.model.operation import AS_GIVEN, DeviceLimits, Launch, Signature
 
 #: Terms of a sum from which on a product takes as long with extents as arguments, or up to 2 % longer.
 LONG_SUM: Final = 32
@@ -132,6 +132,18 @@ def prepare(
     block = shape.block(signature.dtypes["y"])
     packed = panels.packed(columns, shape.n, block, b.ndim, streamed=_is_streamed(shape, block))
     return {**constants, "b": packed}
+
+
+def form(
+    signature: Signature, queue: Any, *, transpose_a: bool, transpose_b: bool, interleaved: Collection[str]
+) -> Hashable:
+    """Return what identifies the layout of the constants that `prepare` returns."""
+    if "b" not in signature.constants or not size(signature.shapes["y"]) or not size(signature.shapes["b"]):
+        return AS_GIVEN
+    shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
+    block = shape.block(signature.dtypes["y"])
+    is_streamed = _is_streamed(shape, block)
+    return "matmul", transpose_b, "b" in interleaved, block.vectors, block.width, is_streamed
 
 
 def _is_streamed(shape: ProductShape, block: RegisterBlock) -> bool:

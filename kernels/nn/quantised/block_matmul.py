@@ -86,6 +86,7 @@ def _block_matmul(block: int, zeros: bool, bias: bool) -> Operation:
                 replace(OPENCL_C, refuses=_refuses),
                 efficiency=0.5,
                 prepare=_prepare,
+                form=lambda signature, queue: "block matmul",
             ),
             numpy_implementation(partial(_host, block=block), 0.05),
         ),

@@ -15,7 +15,7 @@ by one instruction:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final
@@ -147,6 +147,7 @@ def implementations(
             requires,
             efficiency=efficiency,
             prepare=partial(_prepare, weights_of=weights_of, method=method, finish=finish),
+            form=partial(_form, name=name, product_of=product_of, method=method),
         )
 
     on_avx2 = replace(OPENCL_C, device_kinds=("cpu",), refuses=_refuses_without_avx2)
@@ -177,6 +178,13 @@ def _prepare(
         sums = np.ascontiguousarray(units.sum((3, 4), np.int32)).view(np.int8)
         panels = np.concatenate([panels, sums], axis=-1)
     return {**finish.prepared(constants, groups * columns), "w": np.ascontiguousarray(panels).reshape(-1)}
+
+
+def _form(
+    signature: Signature, queue: Any, *, name: str, product_of: Callable[[Signature], RowProduct], method: _Method
+) -> Hashable:
+    """Return what identifies the layout of the constants that `_prepare` returns."""
+    return name, product_of(signature).groups, method.unit, method is _BYTES
 
 
 def _load(

@@ -62,6 +62,7 @@ def recurrent(
         ),
         efficiency=0.6,
         prepare=partial(_prepare, cell=cell, reverse=reverse),
+        form=lambda signature, queue: ("recurrent", cell, reverse, _width(signature)),
         revision="2",
     )
 
