@@ -36,7 +36,7 @@ _SMALL_VECTOR_BYTES: Final = 32
 #: a term (4 x 2 takes one for each sum). More sums are spilled, and more rows evict each other from the near cache.
 _SMALL_BLOCKS: Final = {
     (4, 2): 8.0,
-    (2, 4): 8.6,
+    (2, 4): 9.4,
     (3, 3): 10.0,
     (3, 2): 7.9,
     (2, 2): 7.8,

@@ -12,21 +12,29 @@ from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter, compute
 #: Exponents computed by multiplication.
 _POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 4.0: "({0} * {0}) * ({0} * {0})", 1.0: "{0}"}
 
+#: Operators of whole numbers that compilers simplify if the second operand is known.
+_SIMPLIFIED = frozenset(("div", "mod", "fmod", "pow", "shift_left", "shift_right"))
+
 
 def emit_expression(
     writer: KernelWriter, root: TypedExpression, inputs: Mapping[int, str], places: Mapping[int, str]
 ) -> str:
     """Emit an expression, and return the text of its value."""
     done: dict[int, str] = {}
+    divisors: set[int] = set()
     stack = [root]
     while stack:
         node = stack[-1]
         operands = _erf_of_quotient(node) or node.operands
+        if node.operator in _SIMPLIFIED:
+            divisors.add(id(node.operands[1]))
         missing = [each for each in operands if id(each) not in done]
         if missing:
             stack += missing
             continue
         stack.pop()
+        if id(node) in divisors and node.operator == "const" and not node.dtype.startswith("float"):
+            done[id(node)] = writer.constant(node.parameters[0], node.dtype)
         if id(node) not in done:
             done[id(node)] = _write(writer, node, [done[id(each)] for each in operands], inputs, places)
     return done[id(root)]

@@ -127,10 +127,15 @@ class _OpenCLWriter(KernelWriter):
         return f"(({C_TYPES[kind]}){int(value)})"
 
     def parameter(self, value: Any, dtype: str) -> str:
-        # Layers that differ in scales share code. 0, 1, -1, infinity and NaN stay in it: compilers simplify by them.
-        if compute_dtype(dtype) != "float32" or value in (0, 1, -1) or not abs(value) < _LARGE:
-            return self.constant(value, dtype)
-        return self._arguments.real(self.fresh("number"), value)
+        # Layers that differ in scales or lengths share code. 0, 1, -1, infinity and NaN stay in it: compilers simplify
+        # by them.
+        kind = compute_dtype(dtype)
+        if value not in (0, 1, -1):
+            if kind == "float32" and abs(value) < _LARGE:
+                return self._arguments.real(self.fresh("number"), value)
+            if kind == "int64" and abs(value) < 1 << 31:
+                return f"((long){self._arguments(self.fresh('number'), int(value))})"
+        return self.constant(value, dtype)
 
     def cast(self, dtype: str, value: str, given: str) -> str:
         if dtype == "bool":

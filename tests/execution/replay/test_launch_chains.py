@@ -15,6 +15,7 @@ from support.opened import live_on
 from support.running import DTYPE, MIX, graphs, plan_by, sequential
 
 from syclsched.devices.programs import launch_chains
+from syclsched.devices.programs.programs import program_count
 from syclsched.errors import TaskFailedError
 from syclsched.execution import Runner, bind
 from syclsched.execution.replay import launch_fusion, plan_instance
@@ -121,15 +122,26 @@ def test_indices_in_a_chain_equal_those_of_single_launches() -> None:
     same_as_alone(chain_of([operation(INDICES)] * 5), [5])
 
 
+def taking(*extents: int, more: str = "") -> Operation:
+    """Return an operation whose kernel takes two extents."""
+    source = INDICES.replace("long *restrict y)", "long *restrict y, const int n, int factor)")
+    source = source.replace("* 3", f"* factor - n{more}")
+    return replaced_code(operation(source), OpenCLSource(source, "indices", extents=extents))
+
+
 def test_a_chain_contains_extents() -> None:
-    source = INDICES.replace("long *restrict y)", "long *restrict y, const int n, int factor)").replace(
-        "* 3", "* factor - n"
-    )
-
-    def taking(*extents: int) -> Operation:
-        return replaced_code(operation(source), OpenCLSource(source, "indices", extents=extents))
-
     same_as_alone(chain_of([taking(7, 3), taking(8, -2), operation(INDICES), taking(7, 5)]), [4])
+
+
+def test_chains_of_further_extents_share_a_kernel() -> None:
+    built = []
+    for number in range(4):
+        before = program_count()
+        kernels = [taking(7 + number, 3, more=" + 5"), taking(8, -number), taking(number, number, more=" + 5")]
+        same_as_alone(chain_of(kernels), [3])
+        built.append(program_count() - before)
+    # The single launches together, and the chain that contains its extents; then the one that takes them.
+    assert built == [2, 1, 0, 0]
 
 
 def test_long_runs_have_no_chains(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +184,7 @@ def test_a_chain_has_no_more_arguments_than_a_kernel_may(monkeypatch: pytest.Mon
 
 
 def test_chains_that_do_not_compile_are_launched_singly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_chains, "chain_source", lambda _: OpenCLSource("nonsense", "none"))
+    monkeypatch.setattr(launch_chains, "chain_source", lambda *_, **__: OpenCLSource("nonsense", "none"))
     launch_chains._kernel.cache_clear()
     try:
         same_as_alone(chain_of([operation(INDICES)] * 3), [1] * 3)

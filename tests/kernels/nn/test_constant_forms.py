@@ -62,7 +62,9 @@ BYTES: dict[str, tuple[Operation, Callable[[int], Shapes]]] = {
         lambda m: {"y": (m, 70), "x": (m, 48), "w": (48, 70), "s": ()},
     ),
     "integer conv": (
-        integer_conv(2, (), (1,) * 4, (), groups=2, channels_last=True, finish=Finish(scaled=True, symmetric=True), narrow=False),
+        integer_conv(
+            2, (), (1,) * 4, (), groups=2, channels_last=True, finish=Finish(scaled=True, symmetric=True), narrow=False
+        ),
         lambda n: {k: v for k, v in image_of(32, 40, last=True, groups=2)(n).items() if k != "b"} | {"s": (40,)},
     ),
 }

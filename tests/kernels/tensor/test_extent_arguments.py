@@ -123,6 +123,23 @@ def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
     assert one.extents != other.extents
 
 
+def of_length(length: int, divisor: int, rows: int = 100) -> OpenCLSource:
+    """Return the code of an expression of whole numbers that depends on a length, and of a division."""
+    expression = ("div", ("sub", 0, ("const", length, "int64")), ("const", divisor, "int64"))
+    signature = Signature({"y": (rows,), "x0": (rows,)}, {"y": "int64", "x0": "int64"})
+    found = elementwise(expression, 1).implementation("opencl-c").load(signature)
+    assert isinstance(found, OpenCLSource)
+    return found
+
+
+def test_whole_numbers_are_arguments_but_for_divisors() -> None:
+    one, other = of_length(28, 3), of_length(40, 3, rows=90)
+    assert one.source == other.source and one.extents != other.extents
+    assert of_length(28, 3).source != of_length(28, 5).source
+    large = 1 << 40
+    assert str(large) in of_length(large, 3).source
+
+
 @pytest.mark.parametrize(
     ("arrays", "found"),
     [
