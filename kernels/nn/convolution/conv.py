@@ -100,7 +100,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
             efficiency=winograd_opencl.EFFICIENCY,
             revision="3",
             prepare=winograd_opencl.prepare,
-            form=winograd_opencl.form,
+            form=lambda signature, _: (winograd_opencl.NAME, winograd_tiling.tiling(signature).layout),
         ),
     )
 

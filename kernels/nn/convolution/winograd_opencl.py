@@ -15,7 +15,7 @@ last block of tiles repeats its last tile. Output channels that do not fill a ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -83,12 +83,6 @@ def prepare(signature: Signature, queue: Any, constants: Mapping[str, Any]) -> M
         filters = constants["w"][panel * columns : (panel + 1) * columns].transpose(2, 3, 1, 0)
         packed[:, panel, :, : filters.shape[-1]] = winograd.filters(filters, tiled.m)
     return {**constants, "w": packed}
-
-
-def form(signature: Signature, queue: Any) -> Hashable:
-    """Return what identifies the layout of the constants that `prepare` returns."""
-    tiled = tiling(signature)
-    return NAME, tiled.m, tiled.block.columns
 
 
 def load(signature: Signature, *, window: Window, activation: Activation, bias: bool, residual: str) -> OpenCLSource:

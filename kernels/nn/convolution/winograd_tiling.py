@@ -67,6 +67,11 @@ class WinogradTiling(Tiles):
         return ceil_div(self.outside, self.block.columns)
 
     @property
+    def layout(self) -> tuple[int, int]:
+        """What the layout of the weights depends on, beside their shape."""
+        return self.m, self.block.columns
+
+    @property
     def row(self) -> int:
         """Stride between tiles in scratch, in elements."""
         # One vector of padding: power-of-two strides would map rows to the same cache sets.

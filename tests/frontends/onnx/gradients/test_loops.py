@@ -223,7 +223,8 @@ def test_a_step_on_a_device_is_that_of_the_host(kind: str) -> None:
     ) as trainer:
         trainer.step(x, target)
         for each, value in trainer.parameters.items():
-            np.testing.assert_allclose(value, wanted[each], rtol=1e-4, atol=1e-5)
+            # Gradients through seven steps reach 1e7, and some elements are differences of such numbers.
+            np.testing.assert_allclose(value, wanted[each], rtol=1e-4, atol=1e-5 * max(1.0, np.abs(wanted[each]).max()))
 
 
 def single(each: Any) -> Any:
