@@ -64,6 +64,11 @@ class RegisterBlock:
         """Columns of the block."""
         return self.vectors * self.width
 
+    @staticmethod
+    def widest(dtype: str) -> int:
+        """Return the elements of a vector that fills a register of the host."""
+        return (_SMALL_VECTOR_BYTES if has_small_registers() else VECTOR_BYTES) // ITEM_BYTES[dtype]
+
     @classmethod
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
         """Return an efficient block of at most ``most`` rows for lines of ``rows`` pixels and ``columns`` columns."""
@@ -117,11 +122,6 @@ def has_small_registers() -> bool:
 
     flags = read_flags()
     return "sse2" in flags and "avx512f" not in flags
-
-
-def vector_width(dtype: str) -> int:
-    """Return the elements of a vector that fits the host's registers."""
-    return (_SMALL_VECTOR_BYTES if has_small_registers() else VECTOR_BYTES) // ITEM_BYTES[dtype]
 
 
 def block_count(extent: int, step: int) -> int:

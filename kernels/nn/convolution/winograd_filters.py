@@ -120,7 +120,7 @@ def _block(signature: Signature) -> tuple[int, RegisterBlock]:
     """Return the rows of a tile's outputs, and the block whose columns a panel has."""
     places, _, _, columns = signature.shapes[FILTERS]
     m = winograd.outputs_of(places)
-    width = panels.vector_width("float32")
+    width = RegisterBlock.widest("float32")
     return m, RegisterBlock(1, columns // width, width)
 
 

@@ -68,7 +68,7 @@ class WinogradTiling(Tiles):
 
     @property
     def layout(self) -> tuple[int, int]:
-        """What the layout of the weights depends on, beside their shape."""
+        """Numbers on which the layout of the weights depends, beside their shape."""
         return self.m, self.block.columns
 
     @property
@@ -140,7 +140,7 @@ def is_profitable(extents: tuple[int, int], images: int = 1) -> bool:
 def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, images: int) -> WinogradTiling:
     m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
-    tiles, width = batch * down * across, panels.vector_width("float32")
+    tiles, width = batch * down * across, RegisterBlock.widest("float32")
     if panels.has_small_registers():
         block = RegisterBlock.of_small_registers(tiles, outside, "float32")
         return WinogradTiling(m, down, across, tiles, inside, outside, block)

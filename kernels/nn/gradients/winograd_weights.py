@@ -147,7 +147,7 @@ def _tiling(dy: Shape, inside: int, units: int) -> GradientTiling:
 
 def _block(outside: int) -> RegisterBlock:
     """Return the register block with the fewest columns beyond the last output channel, best of two vectors."""
-    width = panels.vector_width("float32")
+    width = RegisterBlock.widest("float32")
     vectors, rows = outside // width, _FEW_ROWS if panels.has_small_registers() else _ROWS
     return RegisterBlock(rows, min((2, 3, 1), key=lambda each: (ceil_div(vectors, each) * each, each == 1)), width)
 
@@ -300,14 +300,14 @@ def _finishing_work(signature: Signature) -> Work:
 
 def _finishing_launch(signature: Signature, limits: DeviceLimits) -> Launch:
     _, _, inside, outside = signature.shapes[SUMS]
-    vectors = inside * outside // panels.vector_width("float32")
+    vectors = inside * outside // RegisterBlock.widest("float32")
     return Launch((max(1, min(vectors, GROUPS_PER_UNIT * limits.compute_units)),), (1,))
 
 
 def _finishing(signature: Signature) -> OpenCLSource:
     """Return the kernel: a work-item makes the taps of some pairs of channels, for a vector of output channels."""
     count, places, inside, outside = signature.shapes[SUMS]
-    width = panels.vector_width("float32")
+    width = RegisterBlock.widest("float32")
     m = winograd.outputs_of(places)
     n, taps, given = m + winograd.TAPS - 1, winograd.TAPS, ExtentArguments()
     blocks, channels, outputs = given("blocks", count), given("inside", inside), given("outside", outside)
