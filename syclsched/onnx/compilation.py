@@ -140,6 +140,7 @@ def compile(
     growing = pairs or customary_pairs(loaded.inputs, loaded.outputs)
     buckets = Buckets(planning.get("buckets") or {}, loaded, pairs.values(), growing)
     platform = default_platform(devices) if platform is None else platform
+    request.check_names(platform)
     builder = ModelBuilder(
         loaded,
         platform,

@@ -9,6 +9,8 @@ from numbers import Integral
 from typing import TypedDict
 
 from syclsched.errors import ArgumentError
+from syclsched.model.platform import Platform
+from syclsched.scheduling.policies.baselines import Single
 from syclsched.scheduling.registry import AUTO, get
 
 
@@ -30,12 +32,13 @@ class PlanRequest:
             if not isinstance(value, str):
                 raise ArgumentError(f"expected a name, got a value of type {type(value).__name__}", where=name)
 
-    def check_names(self) -> None:
-        """Raise `PolicyError` if the policy, of those that plan, or the rewrite does not exist."""
+    def check_names(self, platform: Platform | None = None) -> None:
+        """Raise `PolicyError` if the policy, of those that plan, its device, or the rewrite does not exist."""
         from syclsched.planner.rewrite_choice import check_rewrite  # imports much
 
-        if self.policy != AUTO:
-            get(self.policy)
+        policy = None if self.policy == AUTO else get(self.policy)
+        if isinstance(policy, Single) and platform is not None:
+            policy.check_device([device.name for device in platform.devices])
         check_rewrite(self.rewrite)
 
 

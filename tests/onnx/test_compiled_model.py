@@ -263,6 +263,7 @@ def test_options_of_another_kind_are_refused_by_their_names(options, said) -> No
     ("options", "said"),
     [
         ({"policy": "hft"}, "no policy 'hft'. Did you mean 'heft'.* There are auto, heft"),
+        ({"policy": "single:gpu7"}, "policy 'single:gpu7': no device 'gpu7'. The platform has cpu"),
         ({"rewrite": "splt"}, "rewrite: there is no rewrite 'splt'. Did you mean 'split'.* One of auto, none, coarsen"),
     ],
 )

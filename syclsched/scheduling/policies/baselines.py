@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,14 +32,18 @@ class Single:
         """Name of the policy, with the device's name."""
         return f"{PREFIX}:{self.device}"
 
-    def schedule(self, problem: Problem) -> Timetable:
-        """Return the timetable of the policy."""
-        if self.device not in problem.devices:
+    def check_device(self, names: Sequence[str]) -> None:
+        """Raise `PolicyError` if the device is none of these."""
+        if self.device not in names:
             raise PolicyError(
                 f"no device {self.device!r}",
                 where=f"policy {self.name!r}",
-                hint=f"{did_you_mean(self.device, problem.devices)}The platform has {', '.join(problem.devices)}",
+                hint=f"{did_you_mean(self.device, names)}The platform has {', '.join(names)}",
             )
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the timetable of the policy."""
+        self.check_device(problem.devices)
         pinned = np.full(len(problem), problem.devices.index(self.device), np.int64)
         return in_order(problem, by_rank(problem, mean_upward_ranks(problem)), pinned=pinned)
 
