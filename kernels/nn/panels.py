@@ -31,9 +31,10 @@ _FEWEST_SUMS: Final = 8
 _MOST_NARROW_ROWS: Final = 9
 #: Share of the work of the usual block below which a block of one vector is taken: it loads more for each sum.
 _LESS: Final = 0.96
+#: Bytes of a vector of processors with 16 registers of that size.
 _SMALL_VECTOR_BYTES: Final = 32
-#: Blocks of rows by vectors for processors with 16 vector registers of half that size, and the time that each takes for
-#: a term (4 x 2 takes one for each sum). More sums are spilled, and more rows evict each other from the near cache.
+#: Their blocks of rows by vectors, and the time that each takes for a term (4 x 2 takes one for each sum): larger ones
+#: spill sums to memory, and more rows evict each other from the near cache. Measured on a Zen 3.
 _SMALL_BLOCKS: Final = {
     (4, 2): 8.0,
     (2, 4): 9.4,
@@ -67,7 +68,7 @@ class RegisterBlock:
     @staticmethod
     def widest(dtype: str) -> int:
         """Return the elements of a vector that fills a register of the host."""
-        return (_SMALL_VECTOR_BYTES if has_small_registers() else VECTOR_BYTES) // ITEM_BYTES[dtype]
+        return (_SMALL_VECTOR_BYTES if has_small_registers() else VECTOR_BYTES) // ITEM_BYTES[sum_dtype(dtype)]
 
     @classmethod
     def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
@@ -109,10 +110,10 @@ class RegisterBlock:
 
         def work(block: tuple[int, int]) -> float:
             tall, vectors = block
-            return ceil_div(rows, tall) * ceil_div(columns, vectors * width) * _SMALL_BLOCKS.get(block, 1.0)
+            return ceil_div(rows, tall) * ceil_div(columns, vectors * width) * _SMALL_BLOCKS[block]
 
         fitting = [(tall, v) for tall, v in _SMALL_BLOCKS if tall <= min(rows, most) and v * width <= columns]
-        return cls(*min(fitting or [(min(rows, most, 8), 1)], key=work), width)
+        return cls(*(min(fitting, key=work) if fitting else (min(rows, most), 1)), width)
 
 
 @cache

@@ -268,7 +268,7 @@ class Implementation:
         ``prepare(signature, queue, constants) -> mapping``: transforms constants (given as read-only NumPy arrays by
         parameter name), for instance into a packed layout. Returns the arguments passed in their place under the same
         names; kind ``library`` may add further names. The values are ``usm_ndarray`` of the queue's
-        context, ready for use, or NumPy arrays, which are uploaded. Called once per constants, signature,
+        context, ready for use, or NumPy arrays, which are uploaded. Called once per constants, signature (or ``form``),
         implementation and device; the result is kept while it is used. Without it constants are uploaded unchanged. Not
         for kind ``host``. Arguments of a ``python`` kernel must keep their dtype and number of dimensions.
     form : callable or None, optional

@@ -105,6 +105,8 @@ def compile(
         As `load`.
     ArgumentError
         If arguments contradict the model or each other, or name an unknown implementation.
+    PolicyError
+        If there is no such policy, or its device is not one of the platform.
 
     Examples
     --------

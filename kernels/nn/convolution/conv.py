@@ -98,7 +98,7 @@ def _winograd(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Imple
             winograd_tiling.launch,
             replace(winograd_opencl.REQUIRES, refuses=winograd_opencl.refuses),
             efficiency=winograd_opencl.EFFICIENCY,
-            revision="3",
+            revision="4",
             prepare=winograd_opencl.prepare,
             form=lambda signature, _: (winograd_opencl.NAME, winograd_tiling.tiling(signature).layout),
         ),
@@ -122,7 +122,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
             arrays,
             partial(conv_blocks.write, **extra, **attributes),
             partial(conv_blocks.launch, **attributes),
-            revision="7",
+            revision="8",
             numba_dtypes=REAL_DTYPES,
             takes_extents=partial(conv_blocks.takes_extents, **attributes),
         )

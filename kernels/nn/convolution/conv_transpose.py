@@ -110,7 +110,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) 
         partial(conv_transpose_blocks.write, bias=bias, activation=activation, **within),
         partial(conv_transpose_blocks.launch, **within),
         efficiency=0.4,
-        revision="4",
+        revision="5",
     )
     return Operation(
         name=label("conv_transpose", convolution, more=more, bias=bias),

@@ -43,7 +43,7 @@ from syclsched.model.operation import (
 #: The parameter of the sums.
 SUMS: Final = "sums"
 _ARRAY: Final = Parameter(SUMS, AccessMode.WRITE, ndim=4, dtypes=("float32",))
-#: Input channels of a register block, and of those of few and short registers.
+#: Input channels of a register block, and on processors with few and short registers.
 _ROWS: Final = 8
 _FEW_ROWS: Final = 4
 #: Input and output channels are a multiple of this, so of rows and of vectors.

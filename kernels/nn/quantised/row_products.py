@@ -146,6 +146,7 @@ def implementations(
             partial(_launch, product_of=product_of, method=method),
             requires,
             efficiency=efficiency,
+            revision="2",
             prepare=partial(_prepare, weights_of=weights_of, method=method, finish=finish),
             form=partial(_form, name=name, product_of=product_of, method=method),
         )

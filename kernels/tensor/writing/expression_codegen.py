@@ -21,23 +21,37 @@ def emit_expression(
 ) -> str:
     """Emit an expression, and return the text of its value."""
     done: dict[int, str] = {}
-    divisors: set[int] = set()
+    divisors = _known_divisors(root)
     stack = [root]
     while stack:
         node = stack[-1]
         operands = _erf_of_quotient(node) or node.operands
-        if node.operator in _SIMPLIFIED:
-            divisors.add(id(node.operands[1]))
         missing = [each for each in operands if id(each) not in done]
         if missing:
             stack += missing
             continue
         stack.pop()
-        if id(node) in divisors and node.operator == "const" and not node.dtype.startswith("float"):
+        if id(node) in divisors:
             done[id(node)] = writer.constant(node.parameters[0], node.dtype)
         if id(node) not in done:
             done[id(node)] = _write(writer, node, [done[id(each)] for each in operands], inputs, places)
     return done[id(root)]
+
+
+def _known_divisors(root: TypedExpression) -> frozenset[int]:
+    """Return the constants, by identity, by which compilers simplify an operator of whole numbers."""
+    found, seen, stack = set[int](), set[int](), [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack += node.operands
+        if node.operator in _SIMPLIFIED:
+            divisor = node.operands[1]
+            if divisor.operator == "const" and not divisor.dtype.startswith("float"):
+                found.add(id(divisor))
+    return frozenset(found)
 
 
 def _erf_of_quotient(node: TypedExpression) -> tuple[TypedExpression, ...] | None:

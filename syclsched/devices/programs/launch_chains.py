@@ -29,6 +29,7 @@ from syclsched.model.operation import OpenCLSource
 
 #: Arguments of a chain that every full-profile OpenCL device accepts.
 MOST_ARGUMENTS = ARGUMENT_BYTES // LARGEST_ARGUMENT_BYTES
+_EXTENT_BYTES = 4
 #: By the code of chains: the extents of the first of them.
 _FIRST = BoundedCache(256)
 _LOCAL = re.compile(r"\bget_(?:local_id|local_size|enqueued_local_size|group_id|num_groups)\b")
@@ -55,7 +56,7 @@ _GIVEN = ("syclsched_id_0", "syclsched_id_1", "syclsched_size_0", "syclsched_siz
 class ChainLink:
     """A launch that can be part of a chain."""
 
-    part: ProgramPart  # its kernel as a function, which takes the indices of a work-item first
+    part: ProgramPart  # its kernel as a function, which takes the indices of a work-item and the ranges first
     parameters: tuple[tuple[str, str], ...]  # of the kernel, its extents left out: declaration and name
     global_range: tuple[int, ...]
     local_range: tuple[int, ...] | None
@@ -64,6 +65,11 @@ class ChainLink:
     def numbers(self) -> tuple[int, ...]:
         """The extents of its index space and of its arrays, which the chain takes as arguments."""
         return (*_extents(self.global_range), *self.part.code.extents)
+
+    @property
+    def argument_count(self) -> int:
+        """How many of the largest arguments take the bytes of its own, extents among them."""
+        return len(self.parameters) + -(-_EXTENT_BYTES * len(self.numbers) // LARGEST_ARGUMENT_BYTES)
 
 
 def chain_link(executable: Executable) -> ChainLink | None:
@@ -109,14 +115,13 @@ def chain_launches(
 def _kernel(links: tuple[ChainLink, ...], context: SyclContext, device: SyclDevice) -> tuple[Any, bool] | None:
     """Return the kernel of a chain, and whether it takes extents; None if the device does not compile it.
 
-    The first chain of its code contains its extents, which saves up to 7 % of its time. Those of other extents, as in
-    plans for further lengths of a text, share a kernel that takes them, so that these plans compile nothing.
+    The first chain of some kernels contains its extents, which saves up to 7 % of its time. Chains of the same kernels
+    with other extents, as in plans for further lengths of a text, share a kernel that takes them.
     """
     import dpctl
 
     shared, numbers = chain_source(links, takes_extents=True), [link.numbers for link in links]
-    taken = LARGEST_ARGUMENT_BYTES * sum(len(link.parameters) for link in links) + 4 * sum(map(len, numbers))
-    takes_extents = taken <= ARGUMENT_BYTES and _FIRST.get((shared, context, device), lambda: numbers) != numbers
+    takes_extents = _FIRST.get((shared, context, device), lambda: numbers) != numbers
     code = shared if takes_extents else chain_source(links)
     try:
         kernel = compile_code(code, dpctl.SyclQueue(context, device), f"chain of {len(links)} launches")
@@ -127,7 +132,7 @@ def _kernel(links: tuple[ChainLink, ...], context: SyclContext, device: SyclDevi
 
 @lru_cache(maxsize=512)
 def _function(code: OpenCLSource) -> tuple[ProgramPart, tuple[tuple[str, str], ...]] | None:
-    """Return a program with its kernel as a function of a work-item's indices, and the kernel's parameters."""
+    """Return a program with its kernel as a function of a work-item's indices and ranges, and its parameters."""
     found = plain_parameters(code)
     if found is None:
         return None
@@ -171,7 +176,7 @@ def chain_source(links: Sequence[ChainLink], *, takes_extents: bool = False) -> 
         declared += [f"{_RESTRICT.sub('', head)}{own}_{number}" for head, own in link.parameters]
         extents = list(map(str, link.numbers))
         if takes_extents:
-            extents = [f"extent_{number}_{index}" for index in range(len(extents))]
+            extents = [f"syclsched_extent_{number}_{index}" for index in range(len(extents))]
             numbers += [f"const int {each}" for each in extents]
         (wide, high), own_extents = extents[:2], extents[2:]
         arguments = "".join(

@@ -419,7 +419,7 @@ class PlanInstance:
             if link is None:
                 return None
             links[node.id] = link
-            return link.part.setting, len(link.parameters)
+            return link.part.setting, link.argument_count
 
         found: list[tuple[ProgramNode, ...]] = []
         fewest = 2 if len(units) <= MANY_UNITS else FEWEST_CHAINED

@@ -235,7 +235,7 @@ def compare_all_kernels(
 ) -> bool:
     """Time all tasks of a plan by the library, and by kernels, in runs, and store how these compare for other models.
 
-    Returns False, and stores less, if other processes use the machine. Raises `CapabilityError` if the library does
+    Returns False, and stores nothing, if other processes use the machine. Raises `CapabilityError` if the library does
     none of the tasks.
     """
     platform, history = variants.session.platform, variants.session.history

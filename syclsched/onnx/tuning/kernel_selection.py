@@ -61,7 +61,7 @@ CLEAR_SHARE: Final = 0.03
 TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 1, 0.1
 #: Turns in which a plan by the library and one by kernels are traced, to compare all kernels.
 COMPARED_ROUNDS: Final = 5
-#: Tries of each, as hosts of virtual machines take processors away for moments.
+#: Tries of a plan's runs in a turn: hosts of virtual machines take processors away for moments.
 COMPARED_TRIES: Final = 4
 #: Share of the time by the library from which on tasks of a kind of kernels are run to measure such kernels.
 _SAMPLED_SHARE: Final = 0.1
@@ -183,16 +183,17 @@ def _seconds_by(
 def predicted_kernels(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory
 ) -> frozenset[str] | None:
-    """Return tasks to run as kernels by predictions alone; None if these are not clear, or the model is short.
+    """Return tasks to run as kernels by predictions alone; None if these are not clear.
 
     They are clear if kernels save `CLEAR_SHARE`: those of kinds that have run, in this model or in others. Nearly the
     same by kernels alone is preferred. They are also clear if kernels save too little to be tried, of nearly all kinds:
-    then there are none. A model whose tasks were timed in runs chooses by these, unless the library does hardly any.
+    then there are none. They are not if the model is short, or its tasks were timed in runs. Where the library could do
+    tasks of less than `WORTH_MIXING` of the time of all others, predictions always decide.
     """
     library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
     order, total_s, library = graph.order(), sum(library_s.values()), library_s.keys()
     others_s = sum(seconds for name, seconds in kernel_s.items() if name not in library)
-    if total_s <= WORTH_MIXING * others_s:
+    if 0.0 < total_s <= WORTH_MIXING * others_s:
         return select_kernels(order, library_s, stated_s) & library
     if total_s <= SHORT_S or is_known(graph, library, device, history):
         return None

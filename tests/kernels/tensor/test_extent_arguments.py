@@ -136,6 +136,8 @@ def test_whole_numbers_are_arguments_but_for_divisors() -> None:
     one, other = of_length(28, 3), of_length(40, 3, rows=90)
     assert one.source == other.source and one.extents != other.extents
     assert of_length(28, 3).source != of_length(28, 5).source
+    # Equal constants are one node, also where only one of its uses is a division.
+    assert of_length(3, 3).source.count("number") == 0
     large = 1 << 40
     assert str(large) in of_length(large, 3).source
 

@@ -129,13 +129,15 @@ def test_blocks_and_parts_cover_all_and_fit(
 def on_processor(is_small: bool) -> Iterator[None]:
     """Let the host's processor have few and short registers, or many."""
     cached = (winograd_tiling._tiling, winograd_tiling._partition)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panels, "has_small_registers", lambda: is_small)
-        for each in cached:
-            each.cache_clear()
-        yield
     for each in cached:
         each.cache_clear()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(panels, "has_small_registers", lambda: is_small)
+            yield
+    finally:
+        for each in cached:
+            each.cache_clear()
 
 
 def test_an_image_is_cut_alike_alone_and_in_a_batch() -> None:
