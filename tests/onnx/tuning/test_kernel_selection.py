@@ -375,6 +375,29 @@ def test_what_nothing_is_known_of_stays_with_the_library_unless_it_is_little(qui
         assert found is not None and len(found - {"softmax"}) == 7 and ("softmax" in found) == taken
 
 
+@needs_onednn
+@pytest.mark.parametrize(("sizes", "found"), [((2048, 3072), {"softmax"}), ((16,), None), ((), None)])
+def test_where_the_library_could_do_hardly_any_predictions_decide(
+    quiet: None, sizes: tuple[int, ...], found: set[str] | None
+) -> None:
+    """Products that no library computes are long or short beside a softmax, or are all there is."""
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    whole = products_of(sizes or (512,))
+    if sizes:
+        y, x = whole.array("y", (1, 1000), "float32"), whole.array("x", (1, 1000), "float32")
+        whole.kernel(softmax_over(1), name="softmax", y=y, x=x)
+    graph = whole.with_implementations(
+        lambda task, each: each.name == "opencl-c" or (task.name == "softmax" and each.name == "onednn")
+    )
+    history = History()
+    assert predicted_kernels(graph, device, CostModel(platform), history) == found
+    if found and "softmax" in found:  # whatever runs have told
+        told = [OperatorTime("", "softmax", device.name, "onednn", CALL_S + 1e-5)]
+        record_times(graph, ["softmax"], device, history, told)
+        assert predicted_kernels(graph, device, CostModel(platform), history) == found
+
+
 def test_no_times_count_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     for module in (plan_comparison, kernel_selection):
