@@ -68,7 +68,7 @@ class ChainLink:
 
     @property
     def argument_count(self) -> int:
-        """How many of the largest arguments take the bytes of its own, extents among them."""
+        """Number of the largest arguments that take as many bytes as its own, extents among them."""
         return len(self.parameters) + -(-_EXTENT_BYTES * len(self.numbers) // LARGEST_ARGUMENT_BYTES)
 
 
