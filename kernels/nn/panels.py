@@ -103,8 +103,8 @@ class RegisterBlock:
 
     @classmethod
     def of_small_registers(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> RegisterBlock:
-        """Return the block with the least work for a processor with few and short registers."""
-        width = _SMALL_VECTOR_BYTES // ITEM_BYTES[sum_dtype(dtype)]
+        """Return the block with the least work for the host, a processor with few and short registers."""
+        width = cls.widest(dtype)
         while width > columns:
             width //= 2
 

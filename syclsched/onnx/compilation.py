@@ -175,5 +175,4 @@ def _request(planning: ModelPlanOptions) -> tuple[PlanRequest, str | None]:
         if name not in ("policy", "minimize", "subject_to", "rewrite"):
             raise TypeError(f"compile() got an unexpected keyword argument {name!r}")
     request = PlanRequest(**given)  # type: ignore[arg-type]  # the values have the types of ModelPlanOptions
-    request.check_names()
     return replace(request, subject_to=several("subject_to", request.subject_to)), cast("str | None", rewrite)

@@ -141,7 +141,7 @@ def _tiling(batch: int, extents: tuple[int, int], inside: int, outside: int, ima
     m = min(POINTS, key=lambda m: _products(extents, m, images))
     down, across = cut(extents, m)
     tiles, width = batch * down * across, RegisterBlock.widest("float32")
-    if panels.has_small_registers():
+    if panels.has_small_registers():  # with many, columns of three vectors waste fewer than the usual blocks
         block = RegisterBlock.of_small_registers(tiles, outside, "float32")
         return WinogradTiling(m, down, across, tiles, inside, outside, block)
     vectors = ceil_div(outside, width)

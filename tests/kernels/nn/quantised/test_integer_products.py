@@ -25,8 +25,9 @@ def test_the_host_is_exact(case: Case) -> None:
 @pytest.mark.instruction_sets
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(integer_matmul()))
-@given(case=st.one_of(products(), convolutions()))
-@settings(max_examples=examples(20), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
-def test_devices_are_exact(run: Any, name: str, case: Case) -> None:
+@given(case=st.one_of(products(), convolutions()), is_scale_known=st.booleans())
+@settings(max_examples=examples(30), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+def test_devices_are_exact(run: Any, name: str, case: Case, is_scale_known: bool) -> None:
     operation, arrays, wanted = case
-    same_but_for_rounding(run(operation, name, arrays, constants=("w",))["y"], wanted)
+    constants = ("w", "s") if is_scale_known and "s" in arrays else ("w",)
+    same_but_for_rounding(run(operation, name, arrays, constants=constants)["y"], wanted)
