@@ -10,8 +10,8 @@
 
 enum { SUBMITTED = 0, ON_CALLER = 1, HELPED = 2, WAYS = 3 };
 
-/* Timed runs of each way, which take turns. */
-enum { TRIALS = 6 };
+/* Trial runs of each way, which take turns. */
+enum { TRIALS = 18 };
 
 struct result {
     void *to; /* set by the caller, or by `fly_into` */
@@ -50,8 +50,8 @@ struct job {
     const struct lane *local;  /* by lane, a queue that executes commands on the calling thread; or null */
     int64_t way;               /* how this run is made: SUBMITTED, ON_CALLER or HELPED */
     int64_t begun_at_ns;
-    int64_t trials[3];         /* timed runs: submitted, on the calling thread, and there with helpers */
-    int64_t least_ns[3];       /* the shortest of each */
+    int64_t trials[3];         /* trial runs: submitted, on the calling thread, and there with helpers */
+    int64_t typical_ns[3];     /* the lower quartile of the times of each; 0 if unknown */
     int64_t is_brief;          /* whether runs on the calling thread have proved faster and brief */
     const struct lane *const *helping; /* of each helper, as `local` */
     int64_t helpers_count;
@@ -62,6 +62,8 @@ struct job {
     int64_t company;           /* number of next runs for which other callers are expected */
     int64_t since_trials;      /* runs that began since all ways were last tried */
     int64_t again;             /* the number of them after which all ways are tried again; 0 if they never were */
+    int64_t timed[3];          /* the number of trial runs of each way that were timed */
+    int64_t times_ns[3][TRIALS]; /* their times, in ascending order */
 };
 
 /* Return how the next run is made. */

@@ -11,8 +11,8 @@
  * used the machine meanwhile, or no longer use it. */
 enum { FIRST_AGAIN = 128, AGAIN = 2048 };
 
-/* Runs after which a way may have proved slower, as its first run takes long, and after which the calling thread may have
- * proved faster; the longest run for which others are tried, the longest that is brief, and the longest that proves it
+/* Runs of the calling thread after which its times tell how to divide kernels, and after which it may have proved faster;
+ * the longest run for which others are tried, the longest that is brief, and the longest that proves it
  * early: several cores cannot save more than their wake-up takes. */
 enum { FEWEST = 3, FEWEST_FASTER = 2, LONGEST_NS = 2000000, BRIEF_NS = 25000, EARLY_NS = 50000 };
 
@@ -22,6 +22,10 @@ enum { DIVIDED_NS = 60000, HALVED_NS = 8000, PART_NS = 12000, MOST_PARTS = 32 };
 
 /* Runs of each way in sequence: the first of them finds the threads of its way asleep, and is not timed. */
 enum { BLOCK = 3 };
+
+/* Percent of the fastest way's time above which a way is left out, after one block of it, two, and more. The more, the
+ * surer: other users of a processor make single blocks slow. Ways that take about as long cost little to try. */
+static const int64_t DROPPED[] = {200, 150, 125};
 
 /* Delayed runs in sequence that count: 64 runs are then made without helpers before the next one with them. */
 enum { MOST_DELAYED = 6 };
@@ -54,15 +58,15 @@ static int is_tried(const struct job *job, int64_t way)
     return job->trials[way] < TRIALS && is_possible(job, way);
 }
 
-/* Return the way with the shortest run, or one that wakes fewer threads and takes little longer. */
+/* Return the fastest way, or one that wakes fewer threads and takes little longer. */
 static int64_t best_way(const struct job *job)
 {
     int64_t shortest_ns = INT64_MAX;
     for (int64_t way = SUBMITTED; way < WAYS; ++way)
-        if (is_possible(job, way) && job->least_ns[way] && job->least_ns[way] < shortest_ns)
-            shortest_ns = job->least_ns[way];
+        if (is_possible(job, way) && job->typical_ns[way] && job->typical_ns[way] < shortest_ns)
+            shortest_ns = job->typical_ns[way];
     for (int64_t way = ON_CALLER; way < WAYS; ++way)
-        if (is_possible(job, way) && job->least_ns[way] && (double)job->least_ns[way] <= GAIN * (double)shortest_ns)
+        if (is_possible(job, way) && job->typical_ns[way] && (double)job->typical_ns[way] <= GAIN * (double)shortest_ns)
             return way;
     return SUBMITTED;
 }
@@ -70,8 +74,8 @@ static int64_t best_way(const struct job *job)
 /* Whether runs are too long to be tried in other ways than SUBMITTED. Among other callers that may take long, too. */
 static int is_long(const struct job *job)
 {
-    int64_t alone_ns = job->least_ns[ON_CALLER];
-    return job->least_ns[SUBMITTED] > LONGEST_NS && !(alone_ns && alone_ns <= LONGEST_NS);
+    int64_t alone_ns = job->typical_ns[ON_CALLER];
+    return job->typical_ns[SUBMITTED] > LONGEST_NS && !(alone_ns && alone_ns <= LONGEST_NS);
 }
 
 /* Return how the next run is made: the first runs try each way in turn, later ones take the best way, or, among other
@@ -83,11 +87,12 @@ int syclsched_way_of(struct job *job)
         job->since_trials = 0;
         job->again = 4 * again < AGAIN ? 4 * again : AGAIN;
         memset(job->trials, 0, sizeof job->trials);
-        memset(job->least_ns, 0, sizeof job->least_ns);
+        memset(job->typical_ns, 0, sizeof job->typical_ns);
+        memset(job->timed, 0, sizeof job->timed);
     }
     if (!job->local)
         return SUBMITTED;
-    if (job->company && job->trials[ON_CALLER] < FEWEST && job->least_ns[ON_CALLER] <= LONGEST_NS)
+    if (job->company && job->trials[ON_CALLER] < FEWEST && job->typical_ns[ON_CALLER] <= LONGEST_NS)
         return ON_CALLER;
     if (!job->trials[SUBMITTED] || is_long(job))
         return SUBMITTED;
@@ -101,7 +106,7 @@ int syclsched_way_of(struct job *job)
     int64_t best = best_way(job);
     if (best == HELPED && job->alone)
         return ON_CALLER;
-    if (job->company && job->least_ns[ON_CALLER] < 2 * job->least_ns[SUBMITTED])
+    if (job->company && job->typical_ns[ON_CALLER] < 2 * job->typical_ns[SUBMITTED])
         return ON_CALLER;
     return (int)best;
 }
@@ -114,34 +119,51 @@ static void judge_helpers(struct job *job, int64_t took_ns)
         --job->alone;
     if (job->way != HELPED || job->trials[HELPED] < TRIALS)
         return;
-    job->delayed = took_ns > 2 * job->least_ns[ON_CALLER] ? job->delayed + 1 : 0;
+    job->delayed = took_ns > 2 * job->typical_ns[ON_CALLER] ? job->delayed + 1 : 0;
     if (job->delayed)
         job->alone = (int64_t)1 << (job->delayed < MOST_DELAYED ? job->delayed : MOST_DELAYED);
 }
 
-/* Count a completed run. A way is not tried again once its shortest run takes clearly longer than another's; nor is any
- * once the calling thread's is short and clearly the shortest: a thread's wake-up delays the others until then. */
+/* Add the time of a trial run. The lower quartile counts: a disturbed run takes longer, a single one may be lucky. */
+static void add_time(struct job *job, int64_t way, int64_t took_ns)
+{
+    int64_t *times_ns = job->times_ns[way], at = job->timed[way]++;
+    for (; at > 0 && times_ns[at - 1] > took_ns; --at)
+        times_ns[at] = times_ns[at - 1];
+    times_ns[at] = took_ns;
+    job->typical_ns[way] = times_ns[(job->timed[way] - 1) / 4];
+}
+
+/* Whether a way takes so much longer than another that it is left out after so many trial runs. */
+static int is_slower(int64_t typical_ns, int64_t fastest_ns, int64_t trials)
+{
+    int64_t blocks = trials / BLOCK, most = sizeof DROPPED / sizeof *DROPPED;
+    return blocks && 100 * typical_ns > DROPPED[(blocks < most ? blocks : most) - 1] * fastest_ns;
+}
+
+/* Count a completed run. A way is not tried again once its runs take clearly longer than another's; nor is any once the
+ * calling thread's are short and clearly the shortest: a thread's wake-up delays the others until then. */
 void syclsched_note(struct job *job)
 {
     int64_t way = job->way, took_ns = syclsched_now_ns() - job->begun_at_ns, least_ns = INT64_MAX;
     judge_helpers(job, took_ns);
-    if (job->trials[way]++ % BLOCK && (!job->least_ns[way] || took_ns < job->least_ns[way]))
-        job->least_ns[way] = took_ns;
+    if (job->trials[way]++ % BLOCK && job->trials[way] <= TRIALS)
+        add_time(job, way, took_ns);
     if (way == ON_CALLER && job->trials[way] == FEWEST)
         job->is_divided = divide(job);
     for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->least_ns[each] && job->least_ns[each] < least_ns)
-            least_ns = job->least_ns[each];
-    int is_early = least_ns == job->least_ns[ON_CALLER] && least_ns <= EARLY_NS &&
-                   job->trials[ON_CALLER] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->least_ns[SUBMITTED];
+        if (job->typical_ns[each] && job->typical_ns[each] < least_ns)
+            least_ns = job->typical_ns[each];
+    int is_early = least_ns == job->typical_ns[ON_CALLER] && least_ns <= EARLY_NS &&
+                   job->trials[ON_CALLER] >= FEWEST_FASTER && 3 * least_ns <= 2 * job->typical_ns[SUBMITTED];
     for (int each = SUBMITTED; each < WAYS; ++each)
-        if (job->trials[each] >= (is_early ? 1 : FEWEST) && job->trials[each] < TRIALS &&
-            (is_early || 4 * job->least_ns[each] > 5 * least_ns))
+        if (job->trials[each] && job->trials[each] < TRIALS &&
+            (is_early || is_slower(job->typical_ns[each], least_ns, job->trials[each])))
             job->trials[each] = TRIALS;
     /* Among callers of brief runs each run that releases the interpreter's lock waits for all of them: a caller whose
      * runner is new would hardly make a run until all ways are tried. After such waits runs take longer, too. */
-    int is_proven = job->trials[ON_CALLER] >= TRIALS && job->least_ns[ON_CALLER] < job->least_ns[SUBMITTED];
+    int is_proven = job->trials[ON_CALLER] >= TRIALS && job->typical_ns[ON_CALLER] < job->typical_ns[SUBMITTED];
     int is_urgent = job->company && job->trials[ON_CALLER] >= FEWEST;
-    job->is_brief = took_ns <= LONGEST_NS && ((is_proven && job->least_ns[ON_CALLER] <= BRIEF_NS) ||
-                                              (is_urgent && job->least_ns[ON_CALLER] <= 2 * BRIEF_NS));
+    job->is_brief = took_ns <= LONGEST_NS && ((is_proven && job->typical_ns[ON_CALLER] <= BRIEF_NS) ||
+                                              (is_urgent && job->typical_ns[ON_CALLER] <= 2 * BRIEF_NS));
 }

@@ -44,6 +44,10 @@ class _Result(ctypes.Structure):
     _fields_ = [("to", ctypes.c_void_p), ("source", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]
 
 
+#: Trial runs of each way, as in ``_submit_flight.h``.
+TRIALS: Final = 18
+
+
 class _Job(ctypes.Structure):
     """``struct job``."""
 
@@ -77,7 +81,7 @@ class _Job(ctypes.Structure):
         ("way", ctypes.c_int64),
         ("begun_at_ns", ctypes.c_int64),
         ("trials", ctypes.c_int64 * 3),
-        ("least_ns", ctypes.c_int64 * 3),
+        ("typical_ns", ctypes.c_int64 * 3),
         ("is_brief", ctypes.c_int64),
         ("helping", ctypes.c_void_p),
         ("helpers_count", ctypes.c_int64),
@@ -89,6 +93,8 @@ class _Job(ctypes.Structure):
         ("company", ctypes.c_int64),
         ("since_trials", ctypes.c_int64),
         ("again", ctypes.c_int64),
+        ("timed", ctypes.c_int64 * 3),
+        ("times_ns", ctypes.c_int64 * TRIALS * 3),
     ]
 
 
@@ -231,7 +237,7 @@ class NativeRun:
 
     @property
     def runs_on_caller(self) -> int:
-        """The number of timed runs on the calling thread; set to its end, six, once one way has proved faster."""
+        """The number of trial runs on the calling thread; set to its end, `TRIALS`, once one way has proved faster."""
         return int(self._job.trials[1])
 
     @property

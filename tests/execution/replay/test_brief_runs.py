@@ -12,7 +12,7 @@ import pytest
 
 import syclsched
 from syclsched.devices.submission.command_maker import CommandMaker
-from syclsched.devices.submission.native_run import COMPLETED, NOT_COMPLETED, STILL_RUNNING, NativeRun
+from syclsched.devices.submission.native_run import COMPLETED, NOT_COMPLETED, STILL_RUNNING, TRIALS, NativeRun
 from syclsched.errors import ArgumentError
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
@@ -184,7 +184,7 @@ def test_among_other_callers_runs_stay_on_the_calling_thread(made: list[NativeRu
         job = made[-1]._job
         ways = []
         for company, submitted_ns, on_caller_ns in ((0, 10, 15), (3, 10, 15), (3, 10, 25), (3, 10**7, 15)):
-            job.trials[:], job.least_ns[:] = (8, 8, 8), (submitted_ns, on_caller_ns, 1000)  # no run takes less
+            job.trials[:], job.typical_ns[:] = [TRIALS] * 3, (submitted_ns, on_caller_ns, 1000)  # no run takes less
             job.company, job.is_brief = company, 0
             assert right(model(given(3)), given(3))
             ways.append(job.way)
@@ -199,10 +199,10 @@ def test_among_other_callers_a_new_run_proves_brief_first(made: list[NativeRun])
     with compiled() as model:
         assert right(model(given(0)), given(0))
         job = made[-1]._job
-        job.trials[:], job.least_ns[:], job.company = (1, 0, 0), (0, 0, 0), 64
+        job.trials[:], job.typical_ns[:], job.company = (1, 0, 0), (0, 0, 0), 64
         ways, brief = [], []
         for seed in range(1, 4):
-            job.least_ns[1] = 10  # no run takes less
+            job.timed[1], job.times_ns[1][:] = 4, [10] * TRIALS  # no run takes less
             assert right(model(given(seed)), given(seed))
             ways.append(job.way)
             brief.append(job.is_brief)

@@ -17,7 +17,7 @@ import syclsched
 from syclsched.devices.programs.executables import is_divisible
 from syclsched.devices.submission import native_run
 from syclsched.devices.submission.command_maker import CommandMaker
-from syclsched.devices.submission.native_run import NativeRun
+from syclsched.devices.submission.native_run import TRIALS, NativeRun
 from syclsched.kernels.elementwise import FILL, SCALE
 from syclsched.model.operation import OpenCLSource
 
@@ -68,7 +68,7 @@ def runs(local_queues: None, monkeypatch: pytest.MonkeyPatch) -> list[NativeRun]
         job, commands = self._job, arguments[2].parts
         parts = (c_int64 * len(commands)).from_address(job.parts)
         parts[:] = [7 if each.is_divisible else 1 for each in commands]
-        job.trials[:], job.least_ns[:], job.is_divided = [6, 6, 6], [1_000_000, 1 << 60, 1], 1
+        job.trials[:], job.typical_ns[:], job.is_divided = [TRIALS] * 3, [1_000_000, 1 << 60, 1], 1
         made.append(self)
 
     monkeypatch.setattr(native_run, "helpers_wanted", lambda: 2)
@@ -90,9 +90,37 @@ def test_more_threads_are_woken_only_for_a_gain(
     with compiled() as model:
         model(x=given(0))
         job = runs[-1]._job
-        job.least_ns[:] = [submitted, on_caller, helped]  # less than any run takes
+        job.typical_ns[:] = [submitted, on_caller, helped]  # less than any run takes
         assert right(model(x=given(1)), given(1))
         assert job.way == way
+
+
+@pytest.mark.parametrize(
+    ("trials", "percent", "is_left_out"),
+    [(2, 900, False), (3, 190, False), (3, 210, True), (6, 140, False), (6, 160, True), (9, 120, False), (9, 130, True)],
+)
+def test_slower_ways_are_left_out_the_sooner_the_slower(
+    runs: list[NativeRun], trials: int, percent: int, is_left_out: bool
+) -> None:
+    with compiled() as model:
+        model(given(0))
+        job = runs[-1]._job
+        job.trials[:], job.typical_ns[:] = [0, trials, TRIALS], [100, percent, 0]
+        assert right(model(given(1)), given(1))  # the first run of a block, which is not timed
+        assert (job.way, job.trials[0]) == (0, 1)
+        assert job.trials[1] == (TRIALS if is_left_out else trials)
+
+
+def test_the_lower_quartile_of_a_way_counts(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job = runs[-1]._job
+        job.trials[:], job.typical_ns[:] = [TRIALS, 0, TRIALS], [0, 0, 0]
+        for seed in range(TRIALS):
+            assert right(model(given(seed)), given(seed))
+        times = [*job.times_ns[1]][: job.timed[1]]
+        assert len(times) == TRIALS * 2 // 3 and times == sorted(times) and times[0] > 0
+        assert job.typical_ns[1] == times[2]
 
 
 def test_helped_calls_are_right(runs: list[NativeRun]) -> None:
@@ -132,7 +160,7 @@ def test_kernels_are_divided_by_their_time(runs: list[NativeRun], least_us: int,
         job = runs[-1]._job
         least_of, divided = ((c_int64 * job.count).from_address(each) for each in (job.least_of, job.parts))
         least_of[:] = [1000 * least_us] * job.count  # less than the product takes
-        job.trials[:], job.least_ns[:] = [6, 2, 6], [1_000_000, 0, 0]
+        job.trials[:], job.typical_ns[:] = [TRIALS, 2, TRIALS], [1_000_000, 0, 0]
         product(x=np.ones(shape, np.float32))
         assert job.trials[1] >= 3
         assert max(divided) == parts
@@ -153,12 +181,12 @@ def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[Na
     with compiled() as model:
         model(given(0))
         job, ways = runs[0]._job, []
-        job.least_ns[:] = [2, 2, 1]  # with helpers each run takes longer than twice the second
+        job.typical_ns[:] = [2, 2, 1]  # with helpers each run takes longer than twice the second
         for seed in range(12):
             assert right(model(given(seed)), given(seed))
             ways.append(job.way)
         assert ways == [HELPED, 1, 1, HELPED, 1, 1, 1, 1, HELPED, 1, 1, 1]
-        job.least_ns[1], job.alone = 1 << 60, 0
+        job.typical_ns[1], job.alone = 1 << 60, 0
         for _ in range(3):
             model(given(0))
             assert job.way == HELPED
