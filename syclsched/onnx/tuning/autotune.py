@@ -45,6 +45,8 @@ from syclsched.onnx.tuning.kernel_selection import (
     task_times,
 )
 from syclsched.onnx.tuning.plan_comparison import (
+    CLEARLY,
+    NO_SLOWER,
     SHORT_PAUSES_S,
     comparison_key,
     is_known_faster,
@@ -268,20 +270,20 @@ def _run_of(bound: BoundModel, values: Mapping[str, Any]) -> Callable[[Runner], 
     return run
 
 
-def _if_faster(
+def _if_no_slower(
     device: Device,
     history: RecordingHistory,
     tried: TaskGraph,
     make: VariantMaker,
-    time_both: Callable[[BoundModel], Sequence[Sequence[float]]],
+    time_both: Callable[..., Sequence[Sequence[float]]],
 ) -> BoundModel | None:
-    """Return the plan of a variant if it is faster than the library's; None if it is not, or is known not to be."""
+    """Return the plan of a variant if it is no slower than the library's; None if it is, or is known to be."""
     between = comparison_key(tried)
-    known = is_known_faster(device, history, between)
+    known = is_known_faster(device, history, between, NO_SLOWER)
     if known is False:
         return None
     made = make(tried)
-    if known or measure_is_faster(device, history, between, partial(time_both, made)):
+    if known or measure_is_faster(device, history, between, partial(time_both, made, limit=NO_SLOWER), NO_SLOWER):
         return made
     made.close()
     return None
@@ -348,7 +350,7 @@ def _compare_plans(
     library = [each.task for each in bound.plan.schedule.assignments if each.implementation == LIBRARY]
     is_estimated = not is_known(bound.specialised.graph, order, device, history)
 
-    def time_both(mixed: BoundModel) -> Sequence[Sequence[float]]:
+    def time_both(mixed: BoundModel, limit: float = CLEARLY) -> Sequence[Sequence[float]]:
         variants.report_progress("running the model with kernels for some tasks, and without, to keep the faster")
         with ExitStack() as stack:
             runners = [
@@ -357,10 +359,10 @@ def _compare_plans(
             ]
             runs = [partial(run, each) for each in runners]
             if sum(seconds()[0].values()) > SHORT_S:
-                return time_alternating(runs)
+                return time_alternating(runs, limit=limit)
             for each in runs * SHORT_WARM_UPS:  # their first runs find out whether the calling thread is faster
                 each()
-            return time_alternating(runs, SHORT_PAUSES_S)
+            return time_alternating(runs, SHORT_PAUSES_S, limit=limit)
 
     ensure_times = partial(_ensure_times, graph=graph, variants=variants, run=run)
 
@@ -383,7 +385,7 @@ def _compare_plans(
             return None
         if not seconds()[1].keys() >= {*library}:
             return None
-        return _if_faster(device, history, on_devices(graph, platform, library), make, time_both)
+        return _if_no_slower(device, history, on_devices(graph, platform, library), make, time_both)
 
     if not ensure_times(bound, order):  # others use the machine: a clear difference counts all the same
         return kernels_alone(bound.plan.expected_s) or bound

@@ -48,7 +48,7 @@ WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
 #: A model whose tasks take no longer by the library is also tried with kernels alone: the calling thread may execute a
 #: few small kernels (``_submit_trials.c``), a call of the library takes longer than their work, and no change between
 #: the two kinds is left.
-SHORT_S: Final = 1e-3
+SHORT_S: Final = 2e-3
 #: A model whose tasks take longer is not short: to try kernels takes longer than they save in hundreds of calls.
 MIDDLE_S: Final = 10e-3
 #: A model whose tasks take longer is not run to compare plans: the sum of its tasks' times decides.

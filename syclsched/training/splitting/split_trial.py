@@ -58,6 +58,6 @@ def tried(
     if found is None:
         return choice
     measured = f"measured: {found.ratio:.2f} times the time on {single.details}"
-    if found.is_faster:
+    if found.is_kept:
         return replace(choice, why=measured)
     return replace(choice, best=single, why=f"as {choice.best.kind} was {measured}")

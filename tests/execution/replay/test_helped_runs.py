@@ -97,7 +97,15 @@ def test_more_threads_are_woken_only_for_a_gain(
 
 @pytest.mark.parametrize(
     ("trials", "percent", "is_left_out"),
-    [(2, 900, False), (3, 190, False), (3, 210, True), (6, 140, False), (6, 160, True), (9, 120, False), (9, 130, True)],
+    [
+        (2, 900, False),
+        (3, 190, False),
+        (3, 210, True),
+        (6, 140, False),
+        (6, 160, True),
+        (9, 120, False),
+        (9, 130, True),
+    ],
 )
 def test_slower_ways_are_left_out_the_sooner_the_slower(
     runs: list[NativeRun], trials: int, percent: int, is_left_out: bool

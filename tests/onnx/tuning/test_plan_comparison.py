@@ -19,6 +19,7 @@ from syclsched.onnx.tuning.plan_comparison import (
     FEW_RUNS,
     LEAST_RUNS,
     MOST_RUNS,
+    NO_SLOWER,
     comparison_key,
     is_disturbed,
     is_known_faster,
@@ -95,15 +96,24 @@ def test_plans_alternate_in_order_and_times_are_kept_by_plan() -> None:
 
 def test_a_plan_ratio_has_a_value_and_a_certainty() -> None:
     clear = plan_ratio(Quantity(1.0, 0.01, 13), Quantity(0.8, 0.01, 13))
-    assert clear is not None and clear.is_faster and clear.is_certain and clear.ratio == pytest.approx(0.8)
+    assert clear is not None and clear.is_kept and clear.is_certain and clear.ratio == pytest.approx(0.8)
     narrow = plan_ratio(Quantity(1.0, 0.001, 13), Quantity(0.975, 0.001, 13))
-    assert narrow is not None and narrow.is_faster and not narrow.is_certain
+    assert narrow is not None and narrow.is_kept and not narrow.is_certain
     noisy_one = plan_ratio(Quantity(1.0, 0.2, 13), Quantity(0.8, 0.2, 13))
-    assert noisy_one is not None and noisy_one.is_faster and not noisy_one.is_certain
+    assert noisy_one is not None and noisy_one.is_kept and not noisy_one.is_certain
     assert narrow.margin < clear.margin and noisy_one.margin < clear.margin
     often = plan_ratio(Quantity(1.0, 0.001, 39), Quantity(0.975, 0.001, 39))
     assert often is not None and often.is_certain  # practically equal: a fourth race would add nothing
     assert plan_ratio(Quantity(0.0), Quantity(1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kept", "kept_busy"),
+    [(0.7, True, True), (1.01, True, True), (1.1, False, True), (1.5, False, False)],
+)
+def test_a_plan_may_be_kept_unless_it_is_slower(ratio: float, kept: bool, kept_busy: bool) -> None:
+    found = plan_ratio(Quantity(1.0, 0.001, 13), Quantity(ratio, 0.001, 13), NO_SLOWER)
+    assert found is not None and (found.is_kept, found.is_kept_busy) == (kept, kept_busy)
 
 
 def test_clear_comparisons_are_stored(quiet, device) -> None:
