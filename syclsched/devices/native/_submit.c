@@ -282,4 +282,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Increased whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 30;
+const int64_t syclsched_submit_version = 31;

@@ -93,10 +93,20 @@ struct given {
     int64_t least, extent; /* the least index, and one past the last */
     void *data;           /* data address of the last array */
     struct command *copy; /* the command that copies it, or null */
-    ref move;             /* or a function that sets a library's pointer: int32_t (*)(moved, data), 0 on success */
+    ref move;             /* or a function that sets a library's or a kernel's pointer: int32_t (*)(moved, data), 0 on
+                             success */
     ref moved;
     const void *moved_to;
 };
+
+/* An argument of a native kernel that reads an input array in place. */
+struct moved_argument {
+    const void *functions; /* of its lane */
+    ref kernel;
+    int64_t index;
+};
+
+int32_t syclsched_move_argument(const struct moved_argument *moved, const void *data);
 
 /* Read the addresses of input arrays, and set them in commands; see _submit_arrays.c. */
 int32_t syclsched_look(struct given *given, int64_t count, const void *tuple);

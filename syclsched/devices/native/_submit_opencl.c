@@ -65,6 +65,13 @@ static cl_int set_arguments(const struct lane *lane, const struct command *comma
     return CL_SUCCESS;
 }
 
+/* Set the pointer of a kernel's argument that is read anywhere in the host's memory. Returns 0 on success. */
+int32_t syclsched_move_argument(const struct moved_argument *moved, const void *data)
+{
+    const struct functions *functions = moved->functions;
+    return functions->set_pointer(moved->kernel, (cl_uint)moved->index, data);
+}
+
 static ref kernel(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
 {
     /* SYCL's last dimension runs fastest, OpenCL's first. */

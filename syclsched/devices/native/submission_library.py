@@ -16,7 +16,7 @@ from syclsched.oneapi.built_libraries import find_submission_loop
 NATIVE_VARIABLE = "SYCLSCHED_NATIVE"
 
 #: Version of structures and functions, as in the C sources.
-VERSION = 30
+VERSION = 31
 
 #: In the order of ``struct functions`` of ``_submit_dpctl.c``.
 _FUNCTIONS = (
@@ -96,6 +96,11 @@ class SubmissionLibrary:
     def native_backend(self, way: str) -> int:
         """Return the address of the functions (``struct way``) that submit to a backend's native queues."""
         return _address_in(self._loaded, f"syclsched_way_{way}")
+
+    @property
+    def move_argument(self) -> int:
+        """Address of the function that sets the pointer of a kernel's argument (``struct moved_argument``)."""
+        return _address_in(self._loaded, "syclsched_move_argument")
 
     def poll_events_first(self) -> None:
         """Make waits poll SYCL events until their commands run, from now on; see `host_tasks`."""

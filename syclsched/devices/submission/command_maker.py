@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from syclsched.devices.backends.registry import backend_of
@@ -26,6 +26,8 @@ from syclsched.devices.submission.commands import (
     Command,
     CommandSequence,
     CommandStructure,
+    KernelCommand,
+    OwnKernel,
 )
 from syclsched.devices.submission.local_queues import LocalQueues, open_local_queues
 from syclsched.errors import ExecutionError
@@ -92,6 +94,20 @@ class CallEventStructure(ctypes.Structure):
     _fields_ = [("event", ctypes.c_void_p), ("start_ns", ctypes.c_int64), ("end_ns", ctypes.c_int64)]
 
 
+class MovableCommand(NamedTuple):
+    """A command that reads an array anywhere in the host's memory."""
+
+    command: Command
+    move: int  # address of a C function of the next address and the array's, which returns 0 on success
+    moved: int
+
+
+class MovedArgumentStructure(ctypes.Structure):
+    """A kernel's argument that reads an array in place: ``struct moved_argument``."""
+
+    _fields_ = [("functions", ctypes.c_void_p), ("kernel", ctypes.c_void_p), ("index", ctypes.c_int64)]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _ArgumentForm:
     """Common part of the argument lists of one kernel."""
@@ -153,7 +169,7 @@ class CommandMaker:
         self._made_native: list[NativeObject] = []
         self._adopted: list[NativeObject] = []
         self._own_kernels = self._has_adopted = self._timed = self._has_split_lanes = False
-        self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
+        self._own: WeakValueDictionary[Hashable, OwnKernel] = WeakValueDictionary()
         #: By lane, kernel, index space and form of the arguments: the common part of commands, and the kernel.
         self._templates: dict[Hashable, tuple[Any, Any]] = {}
         #: For slots without an event of their own: the slot whose event is theirs, too.
@@ -238,7 +254,35 @@ class CommandMaker:
         if own is not None:
             structure.kernel, structure.arguments_count = own.handle, 0
         kept = submission, values, form, listed, own
-        return Command(structure, kept, is_open_ended=submission.open_ended)
+        shown = submission if own is not None else None
+        return KernelCommand(structure, kept, shown, is_open_ended=submission.open_ended)
+
+    def reading_anywhere(self, command: Command, address: int) -> MovableCommand | None:
+        """Return a kernel's command whose pointer to an array, which it reads, can be set to any memory of the host.
+
+        None if the command is none of a kernel with arguments of its own, if it passes the array twice, or if the
+        device does not read all memory of the host.
+        """
+        if not isinstance(command, KernelCommand) or command.submission is None:
+            return None
+        submission, functions = command.submission, self._lanes[command.lane].functions
+        values = _argument_form(tuple(map(type, submission.arguments))).values_of(submission.arguments)
+        at = [index for index, value in enumerate(values) if value == address]
+        if len(at) != 1:
+            return None
+        own = command.own_kernel or _new_own_kernel(self._native[command.lane], submission, values, functions)
+        if own is None:
+            return None
+        moved = MovedArgumentStructure(functions, own.handle, at[0])
+        move, tried = self._argument_mover(), ctypes.c_int64()
+        if any(move(ctypes.addressof(moved), to) for to in (ctypes.addressof(tried), address)):
+            return None
+        made = command.with_own_kernel(own, moved)
+        return MovableCommand(made, self._library.move_argument, ctypes.addressof(moved))
+
+    def _argument_mover(self) -> Callable[[int, int], int]:
+        """Return the function that sets a moved argument to an address, and returns 0 on success."""
+        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(self._library.move_argument)
 
     def kernel_template(self, lane: int, submission: KernelSubmission) -> tuple[Any, _ArgumentForm]:
         """Return the common part of all launches of one kernel over one index space on a lane."""
@@ -384,7 +428,7 @@ class CommandMaker:
             self._made_native.append((native.release_kernel, made))
         return self._native_kernels[key][0]
 
-    def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
+    def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> OwnKernel | None:
         """Return a native kernel with these arguments set; None if it refuses them or the lane is not native."""
         native = self._native.get(lane)
         if native is None:
@@ -397,15 +441,9 @@ class CommandMaker:
         key = (int(submission.kernel.addressof_ref()), passed)
         own = self._own.get(key)
         if own is None:
-            try:
-                own = _OwnKernel(native.kernel(submission.kernel), native.release_kernel)
-            except OSError:
-                return None
-            sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
-            taken = list(zip(values, sizes, strict=True))
-            if not native.set_arguments(own.handle, self._lanes[lane].functions, taken):
-                return None
-            self._own[key] = own
+            own = _new_own_kernel(native, submission, values, self._lanes[lane].functions)
+            if own is not None:
+                self._own[key] = own
         return own
 
     def slots_to_wait_for(self, slots: Sequence[int]) -> Sequence[int]:
@@ -432,17 +470,16 @@ class CommandMaker:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-class _OwnKernel:
-    """A native kernel that is released together with the commands that use it."""
-
-    __slots__ = ("__weakref__", "_release", "handle")
-
-    def __init__(self, handle: int, release: Callable[[int], object]) -> None:
-        self.handle = handle
-        self._release = release
-
-    def __del__(self) -> None:
-        self._release(self.handle)
+def _new_own_kernel(
+    native: NativeAccess, submission: KernelSubmission, values: Any, functions: int
+) -> OwnKernel | None:
+    """Return a new native kernel with these arguments set; None if it refuses them."""
+    try:
+        own = OwnKernel(native.kernel(submission.kernel), native.release_kernel)
+    except OSError:
+        return None
+    sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
+    return own if native.set_arguments(own.handle, functions, list(zip(values, sizes, strict=True))) else None
 
 
 _NO_WAITS = (ctypes.c_int64 * 0)()

@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from syclsched.devices.programs.executables import KernelSubmission
 from syclsched.model.operation import NativeCall
 
 #: ``enum kind`` of ``_submit.h``.
@@ -102,6 +103,46 @@ class Command:
     def refusal(self) -> str | None:
         """The error message of the library's last call if it failed, else None."""
         return None
+
+
+class OwnKernel:
+    """A native kernel that is released together with the commands that use it."""
+
+    __slots__ = ("__weakref__", "_release", "handle")
+
+    def __init__(self, handle: int, release: Callable[[int], object]) -> None:
+        self.handle = handle
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release(self.handle)
+
+
+class KernelCommand(Command):
+    """The launch of a kernel; its submission is known if its native kernel has its arguments set."""
+
+    __slots__ = ("own_kernel", "submission")
+
+    def __init__(
+        self,
+        structure: CommandStructure,
+        kept: tuple[Any, ...],
+        submission: KernelSubmission | None,
+        own_kernel: OwnKernel | None = None,
+        *,
+        is_open_ended: bool = False,
+    ) -> None:
+        super().__init__(structure, kept, is_open_ended=is_open_ended)
+        self.submission = submission
+        #: Its native kernel if no other command uses it.
+        self.own_kernel = own_kernel
+
+    def with_own_kernel(self, kernel: OwnKernel, keep: Any) -> KernelCommand:
+        """Return the same launch of a native kernel of its own; it keeps an object alive."""
+        structure = CommandStructure.from_buffer_copy(self._structure)
+        structure.kernel = kernel.handle
+        kept = *self._kept, kernel, keep
+        return KernelCommand(structure, kept, self.submission, kernel, is_open_ended=self.is_open_ended)
 
 
 class CallCommand(Command):

@@ -11,6 +11,7 @@ import numpy as np
 from syclsched.devices.native.input_arrays import IndexRange, InputArrays
 from syclsched.devices.native.submission_library import SubmissionLibrary
 from syclsched.devices.submission.command_list import CommandList
+from syclsched.devices.submission.command_maker import MovableCommand
 from syclsched.devices.submission.commands import CallCommand, Command
 from syclsched.devices.submission.native_run import InPlaceCommands
 from syclsched.devices.submission.submission_loop import SubmissionLoop
@@ -56,13 +57,13 @@ def make_input_commands(
         structure = given.structures[number]
         space = copies[0].instruction.uses[1].space
         readers = [node for node in users if node is not copies[0] and _touches(node, name, space)]
-        in_place = _in_place_call(nodes[readers[0]], to) if len(readers) == 1 else None
+        in_place, reader_at = None, 0
+        if len(readers) == 1 and len(nodes[readers[0]].parts) == 1:  # several may read the input more than once
+            reader_at = commands.first_part(nodes[readers[0]])
+            in_place = _in_place(loop, readers[0], made[reader_at], to)
         made[at], structure.copy = original.truncated_copy(nbytes if in_place is None else 0)
         if in_place is not None:
-            reader = readers[0]
-            reader_at = commands.first_part(nodes[reader])
-            made[reader_at] = loop.call(reader.id, reader.lane, reader.events, in_place.call)
-            structure.move, structure.moved = in_place.move, in_place.moved
+            made[reader_at], structure.move, structure.moved = in_place
             omitted.append((at, reader_at, number, to, nbytes))
     return InPlaceCommands(made, given, [each.name for each in inputs], omitted)
 
@@ -71,8 +72,11 @@ def _touches(node: ProgramNode, name: str | None, space: str) -> bool:
     return any(use.array == name and use.space == space for use in node.instruction.uses)
 
 
-def _in_place_call(command: Command, address: int) -> Any:
-    # A command of several submissions may read the input in more than one of them.
-    if not isinstance(command, CallCommand) or command.call.reading_elsewhere is None:
+def _in_place(loop: SubmissionLoop, node: ProgramNode, command: Command, address: int) -> MovableCommand | None:
+    """Return a command that reads an array, given by its address, anywhere."""
+    if not isinstance(command, CallCommand):
+        return loop.reading_anywhere(command, address)
+    elsewhere = command.call.reading_elsewhere and command.call.reading_elsewhere(address)
+    if elsewhere is None:
         return None
-    return command.call.reading_elsewhere(address)
+    return MovableCommand(loop.call(node.id, node.lane, node.events, elsewhere.call), elsewhere.move, elsewhere.moved)

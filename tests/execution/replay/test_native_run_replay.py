@@ -154,7 +154,8 @@ def test_trials_end_early_if_clearly_faster(
         x = np.ones(64, np.float32)
         bound({"x": x}, ["y"])
         job = made[-1]._job
-        job.trials[0], job.trials[1], job.typical_ns[0], job.typical_ns[1] = 3, 1, submitted_ns, 1
+        job.trials[0], job.trials[1], job.typical_ns[0] = 3, 1, submitted_ns
+        job.timed[1], job.times_ns[1][:] = 4, [1] * TRIALS
         assert np.array_equal(bound({"x": x}, ["y"])["y"], x + 3)
         assert made[-1].runs_on_caller == runs
 
