@@ -47,7 +47,7 @@ def concat(axis: int, count: int) -> Operation:
                 parameters,
                 partial(_write, axis=axis, names=names),
                 partial(_launch, axis=axis, names=names),
-                revision="4",
+                revision="5",
                 takes_extents=partial(_takes_extents, axis=axis, names=names),
             ),
         ),
@@ -93,6 +93,10 @@ def _rows(signature: Signature, axis: int) -> int:
     return math.prod(signature.shapes["y"][:axis])
 
 
+#: Elements that are copied in a few microseconds.
+_FEW = 1 << 13
+
+
 def _in_vectors(signature: Signature) -> bool:
     """Return whether elements can be copied as vectors."""
     return signature.dtypes["y"] not in ("bool", "float16")
@@ -104,13 +108,17 @@ def _pieces(widths: list[int]) -> list[int]:
 
 
 def _takes_extents(signature: Signature, *, axis: int, names: tuple[str, ...]) -> bool:
-    """Return whether the kernel takes extents as arguments: those of short lines that are no whole vectors know them.
+    """Return whether the kernel takes extents as arguments."""
+    return len(names) <= _MOST_SHARED
 
-    They take up to a fifth longer otherwise.
+
+def _takes_widths(widths: list[int], rows: int) -> bool:
+    """Return whether the widths of lines are among them: those of short lines that are no whole vectors are not.
+
+    They take up to a fifth longer otherwise, which is little where there are few elements.
     """
-    widths = _widths(signature, axis, names)
     are_whole = all(width % LANES == 0 for width in widths)
-    return len(names) <= _MOST_SHARED and (are_whole or (min(widths) >= LANES and sum(widths) >= 4 * LANES))
+    return are_whole or (min(widths) >= LANES and sum(widths) >= 4 * LANES) or rows * sum(widths) <= _FEW
 
 
 def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
@@ -121,9 +129,13 @@ def _write(w: KernelWriter, *, axis: int, names: tuple[str, ...]) -> None:
         return
     pieces, total, rows = _pieces(widths), sum(widths), _rows(w.signature, axis)
     if not pieces:
-        lines, apart = w.number("rows", rows), w.number("apart", total)
+
+        def number(name: str, value: int) -> str:
+            return w.number(name, value) if _takes_widths(widths, rows) else str(value)
+
+        lines, apart = w.number("rows", rows), number("apart", total)
         known = [
-            (name, w.number(f"{name}_width", width), w.number(f"{name}_start", start), width)
+            (name, number(f"{name}_width", width), number(f"{name}_start", start), width)
             for name, width, start in zip(names, widths, starts, strict=True)
         ]
 

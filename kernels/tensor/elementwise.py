@@ -63,7 +63,7 @@ def elementwise(expression: Expression, inputs: int) -> Operation:
                 parameters,
                 partial(_write, expression=expression, names=names, axes=axes),
                 partial(_launch, names=names, axes=axes),
-                revision="4",
+                revision="5",
                 takes_extents=partial(_takes_extents, names=names, axes=axes),
             ),
             *([table_lookup.implementation(expression)] if inputs == 1 else []),

@@ -214,12 +214,17 @@ def _kernels(gather_of: Callable[[Signature], _Gather], checked: bool) -> tuple[
         (*_PARAMETERS, STATUS) if checked else _PARAMETERS,
         partial(_write, gather_of=gather_of),
         partial(_launch, gather_of=gather_of, checked=checked),
+        revision="2",
         takes_extents=lambda signature: gather_of(signature)[0].shares_code,
     )
 
 
 def _write(w: KernelWriter, *, gather_of: Callable[[Signature], _Gather]) -> None:
-    space, axes = gather_of(w.signature)
+    space, known = gather_of(w.signature)
+    axes = [
+        (_number(w, space, f"range{number}", extent), space.number(w, f"apart{number}", stride))
+        for number, (extent, stride) in enumerate(known)
+    ]
 
     def body(at: str, others: list[str]) -> None:
         terms = [others[0]]
@@ -234,6 +239,12 @@ def _write(w: KernelWriter, *, gather_of: Callable[[Signature], _Gather]) -> Non
         write_index_check(w, rows, [extent for extent, _ in axes], first)
     if elements(w.signature):
         write_iteration(w, space, body)
+
+
+def _number(w: KernelWriter, space: IterationSpace, name: str, extent: int) -> int | str:
+    """Return the extent of an indexed axis: a number, or the text of an argument."""
+    text = space.number(w, name, extent)
+    return extent if text == str(extent) else text
 
 
 def _launch(

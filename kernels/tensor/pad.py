@@ -50,7 +50,11 @@ def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Oper
             work=copy_work,
             split=Split(("y", "x")) if pads and pads[0] == pads[len(pads) // 2] == 0 else None,
             kernels=generated_implementations(
-                parameters, partial(_write, pads=pads, mode=mode, value=value), partial(_launch, pads=pads)
+                parameters,
+                partial(_write, pads=pads, mode=mode, value=value),
+                partial(_launch, pads=pads),
+                revision="2",
+                takes_extents=lambda signature: mode == "constant" and _walk(signature, pads).shares_code,
             ),
         )
     return _CACHE[key]
@@ -111,18 +115,20 @@ def _walk(signature: Signature, pads: tuple[int, ...]) -> IterationSpace:
 
 
 def _write(w: KernelWriter, *, pads: tuple[int, ...], mode: str, value: float) -> None:
-    x, dtype = w.signature.shapes["x"], w.signature.dtypes["x"]
-    strides = contiguous_strides(x)
+    x, dtype, space = w.signature.shapes["x"], w.signature.dtypes["x"], _walk(w.signature, pads)
+    steps = {axis: space.number(w, f"apart{axis}", step) for axis, step in enumerate(contiguous_strides(x))}
+    begins = {axis: space.number(w, f"margin{axis}", pads[axis]) for axis in _padded(pads)}
+    extents = {axis: space.number(w, f"x{axis}", x[axis]) for axis in _padded(pads)}
 
     def body(at: str, others: list[str]) -> None:
         terms, inside = [others[0]], []
         for axis, place in zip(_padded(pads), others[1:], strict=True):
-            source = w.index(f"{place} - {pads[axis]}")
+            source = w.index(f"{place} - {begins[axis]}")
             if mode == "constant":
-                inside += [f"({source} >= 0)", f"({source} < {x[axis]})"]
+                inside += [f"({source} >= 0)", f"({source} < {extents[axis]})"]
             else:
                 source = _source(w, source, x[axis], pads[axis], mode)
-            terms.append(f"{source} * {strides[axis]}")
+            terms.append(f"{source} * {steps[axis]}")
         if not inside:
             w.store("y", at, w.load("x", " + ".join(terms)))
             return
@@ -132,7 +138,7 @@ def _write(w: KernelWriter, *, pads: tuple[int, ...], mode: str, value: float) -
                 w.assign(result, dtype, w.load("x", " + ".join(terms)))
         w.store("y", at, result)
 
-    write_iteration(w, _walk(w.signature, pads), body)
+    write_iteration(w, space, body)
 
 
 def _source(w: KernelWriter, at: str, extent: int, before: int, mode: str) -> str:

@@ -36,7 +36,11 @@ def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
         work=copy_work,
         split=Split(("y", "x")) if starts[:1] == (0,) and steps[0] == 1 else None,
         kernels=generated_implementations(
-            parameters, partial(_write, starts=starts, steps=steps), partial(_launch, steps=steps)
+            parameters,
+            partial(_write, starts=starts, steps=steps),
+            partial(_launch, steps=steps),
+            revision="2",
+            takes_extents=lambda signature: _walk(signature, steps).shares_code,
         ),
     )
 

@@ -47,7 +47,7 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
                 parameters,
                 partial(_write, permutation=permutation),
                 partial(_launch, permutation=permutation),
-                revision="5",
+                revision="6",
                 takes_extents=partial(_takes_extents, permutation=permutation),
             ),
         ),
@@ -98,7 +98,7 @@ def _blocks(tiles: TransposePlanes, rows: int, columns: int) -> int:
 def _takes_extents(signature: Signature, *, permutation: tuple[int, ...]) -> bool:
     """Return whether the kernel takes extents as arguments: square tiles would take up to a tenth longer."""
     tiles = transpose_planes(signature, permutation)
-    return tiles is not None and tiles.is_thin
+    return transposed_space(signature, permutation).shares_code if tiles is None else tiles.is_thin
 
 
 def _write(w: KernelWriter, *, permutation: tuple[int, ...]) -> None:

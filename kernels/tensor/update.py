@@ -55,7 +55,7 @@ def update(expressions: tuple[Expression, ...], inputs: int) -> Operation:
             parameters,
             partial(_write, expressions=expressions, updated=updated, read=read),
             partial(_launch, updated=updated, read=read),
-            revision="2",
+            revision="3",
             takes_extents=partial(_takes_extents, updated=updated, read=read),
         ),
     )

@@ -73,6 +73,8 @@ def _host(
 
 #: Most vectors of neighbouring channels per work-item, and the target number of work-items.
 _MOST_VECTORS, _WANTED = 8, 16
+#: Most elements of arrays whose kernels take extents as arguments.
+_SHARED = 1 << 17
 #: Pixels per chunk. A chunk's moments are computed in two passes within the L1 cache, then merged with those so far
 #: (Chan, Golub and LeVeque, 1979): an array larger than the caches is read twice instead of three times.
 _CHUNK_PIXELS = 32
@@ -247,7 +249,8 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
                 partial(_write, epsilon=epsilon, activation=activation, **attributes),
                 partial(_launch, **attributes),
                 efficiency=0.4,
-                revision="4",
+                revision="5",
+                takes_extents=lambda signature: size(signature.shapes["y"]) <= _SHARED,
             ),
             numpy_implementation(host, efficiency=0.1),
         ),

@@ -176,7 +176,7 @@ def _matmul(
             partial(matmul_blocks.launch, **attributes),
             # As oneDNN's, which packs the weights in every call where it has no AVX-512.
             efficiency=0.7 if has_small_registers() else 0.5,
-            revision="6",
+            revision="7",
             numba_dtypes=REAL_DTYPES,
             takes_extents=partial(matmul_blocks.takes_extents, **attributes),
         )

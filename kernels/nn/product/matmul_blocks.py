@@ -21,6 +21,8 @@ from syclsched.model.operation import AS_GIVEN, DeviceLimits, Launch, Signature
 
 #: Terms of a sum from which on a product takes as long with extents as arguments, or up to 2 % longer.
 LONG_SUM: Final = 32
+#: Terms of all sums of products that take some 5 us by one core.
+_FEW_TERMS: Final = 1 << 16
 
 
 def strides(shape: Ints, like: Ints) -> Ints:
@@ -105,11 +107,13 @@ def takes_extents(signature: Signature, *, transpose_a: bool, transpose_b: bool,
     """Return whether the kernel takes extents as arguments.
 
     In those of short sums, compilers unroll them. Those that read columns of a transposed b, which are far apart, take
-    up to 2.3 times as long if the distance is not known.
+    up to 2.3 times as long if the distance is not known. Products of few terms take a few microseconds in any case.
     """
-    if not size(signature.shapes["y"]) or (transpose_b and "b" not in signature.constants):
+    if not size(signature.shapes["y"]):
         return False
-    return ProductShape.of(signature, transpose_a, transpose_b, interleaved).k >= LONG_SUM
+    shape = ProductShape.of(signature, transpose_a, transpose_b, interleaved)
+    is_fast = shape.k >= LONG_SUM and not (transpose_b and "b" not in signature.constants)
+    return is_fast or size(signature.shapes["y"]) * shape.k <= _FEW_TERMS
 
 
 def prepare(

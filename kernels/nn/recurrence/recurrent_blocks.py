@@ -17,6 +17,7 @@ from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.nn.recurrence.sequence_blocks import SequenceBlocks, each_unit, products
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import Implementation, OpenCLSource, Signature
 
 _WRITTEN: Final = ("y", "h", "c", "sum0", "sum1", "sum2", "sum3")
@@ -78,7 +79,8 @@ class _Steps:
 
     def source(self) -> OpenCLSource:
         """Return the kernel."""
-        steps, batch, hidden = self.signature.shapes["y"]
+        shape, extents = self.signature.shapes["y"], ExtentArguments()
+        steps, batch, hidden = extents("steps", shape[0]), extents("batch", shape[1]), shape[2]
         dtype, rows, named = self.signature.dtypes["y"], self.block.rows, set(self.parameters)
         functions = "\n".join(
             f"inline {kind} f{number}{suffix}({kind} u) {{ {act.opencl(each, 'u', dtype, kind)} return u; }}"
@@ -95,14 +97,14 @@ class _Steps:
         source = f"""{header(dtype)}{panels.preamble(self.block, dtype)}
 #define EACH_ROW for (int row = 0; row < {rows}; ++row)
 {functions}
-WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parameters))}) {{
+WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parameters))}{extents.declared}) {{
   A state{array}, sums[{rows}][{self.signature.shapes["b"][0]}]{more};
-  const long first = min((long)get_global_id(0) * {rows}, (long){batch - rows});
+  const long first = min((long)get_global_id(0) * {rows}, (long)({batch} - {rows}));
   EACH_ROW for (int j = 0; j < {hidden}; ++j) {{
     state[row][j] = {first("h0")};{f" cell[row][j] = {first('c0')};" if has_cell else ""}
   }}
   for (int step = 0; step < {steps}; ++step) {{
-    const int t = {f"{steps - 1} - step" if self.reverse else "step"};
+    const int t = {f"{steps} - 1 - step" if self.reverse else "step"};
     __global const T* in = x + ((long)t * {batch} + first) * {self.signature.shapes["x"][2]};
 {phases}
   }}
@@ -111,7 +113,7 @@ WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parame
   }}
 }}
 """
-        return OpenCLSource(source, "recurrent")
+        return OpenCLSource(source, "recurrent", extents=extents.values)
 
     def _declared(self, name: str) -> str:
         if name == "lengths":
@@ -120,14 +122,14 @@ WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parame
 
     def _phase(self, number: int) -> str:
         """Return code of the products of a phase, and of the operations on their sums."""
-        batch, hidden = self.signature.shapes["y"][1:]
+        hidden = self.signature.shapes["y"][2]
         lengths = "const int within = t < lengths[first + row];" if "lengths" in self.parameters else ""
         found = [self._product(each) for each in _PHASES[self.cell][number]]
         finished = each_unit(self.block, hidden, partial(self._finished, number))
         return "\n".join(
             [
                 *found,
-                f"    EACH_ROW {{ const long at = ((long)t * {batch} + first + row) * {hidden}; {lengths}",
+                f"    EACH_ROW {{ const long at = ((long)t * batch + first + row) * {hidden}; {lengths}",
                 finished,
                 "    }",
             ]

@@ -3,7 +3,8 @@
 
 The products with the inputs are computed for several steps at once, the weights of one vector of hidden units after
 another, so that these stay in the first cache. The products with the state follow step by step. As many gates as have
-their sums in registers are computed at once. Weights are packed once, those of a gate and a vector in one line.
+their sums in registers are computed at once. Weights are packed once, those of a gate and a vector in one line. The
+numbers of steps and of sequences are arguments, so that sequences of all lengths share the code.
 
 The direction is stored as one more element behind the packed weights: both directions have the same code, and their
 launches can be joined, so that two cores compute them.
@@ -22,6 +23,7 @@ from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.kernels.nn.recurrence.sequence_blocks import PRIVATE_BYTES
+from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import (
     DeviceLimits,
     Implementation,
@@ -63,7 +65,7 @@ def recurrent(
         efficiency=0.6,
         prepare=partial(_prepare, cell=cell, reverse=reverse),
         form=lambda signature, queue: ("recurrent", cell, reverse, _width(signature)),
-        revision="2",
+        revision="3",
     )
 
 
@@ -104,7 +106,7 @@ def _private_bytes(signature: Signature, rows: int) -> int:
 
 
 def _tiled(signature: Signature, units: int) -> _Tiling:
-    steps, batch, hidden = signature.shapes["y"]
+    _, batch, hidden = signature.shapes["y"]
     wanted = min(_MOST_ROWS, ceil_div(batch, units))
     fitting = (each for each in range(wanted, 1, -1) if _private_bytes(signature, each) <= PRIVATE_BYTES)
     rows = next((each for each in fitting if batch % each == 0), 1)
@@ -112,7 +114,7 @@ def _tiled(signature: Signature, units: int) -> _Tiling:
     blocks = ceil_div(hidden, width)
     gates = signature.shapes["r"][1] // hidden
     line = rows * gates * blocks * width * ITEM_BYTES[signature.dtypes["y"]]
-    return _Tiling(rows, batch // rows, max(1, min(steps, _MOST_STEPS, _KEPT_BYTES // line)), width, blocks)
+    return _Tiling(rows, batch // rows, max(1, min(_MOST_STEPS, _KEPT_BYTES // line)), width, blocks)
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
@@ -154,8 +156,9 @@ class _Loop:
 
     def source(self) -> OpenCLSource:
         """Return the kernel."""
-        tiled, dtype = self.tiled, self.signature.dtypes["y"]
+        tiled, dtype, extents = self.tiled, self.signature.dtypes["y"], ExtentArguments()
         steps, batch, hidden = self.signature.shapes["y"]
+        steps_, batch_ = extents("steps", steps), extents("batch", batch)
         written = {"y", "h", "c"}
         given = ", ".join(f"__global {'' if p in written else 'const '}T* restrict {p}" for p in self.parameters)
         lines = tiled.blocks * tiled.width
@@ -166,11 +169,11 @@ class _Loop:
         has_cell, extra = self.cell == "lstm", self.cell == "gru"
         block = RegisterBlock(tiled.rows, 1, tiled.width)
         packed = self._hidden * self._gates * lines
-        time = f"backwards ? {steps - 1} - (from + step) : from + step"
+        time = f"backwards ? {steps_} - 1 - (from + step) : from + step"
         source = f"""{header(dtype)}{panels.preamble(block, dtype)}
 #define EACH_ROW for (int row = 0; row < {tiled.rows}; ++row)
 {functions}
-WHOLE_VECTORS __kernel void recurrent({given}) {{
+WHOLE_VECTORS __kernel void recurrent({given}{extents.declared}) {{
   A state[2][{tiled.rows}][{lines}];{f" A cell[{tiled.rows}][{lines}];" if has_cell else ""}
   {f"A kept[{tiled.rows}][{lines}], gate[{tiled.rows}][{lines}];" if extra else ""}
   A products[{tiled.steps}][{tiled.rows}][{tiled.blocks}][{self._gates}][{tiled.width}];
@@ -184,16 +187,16 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
     {f"cell[row][j] = {self._start('c0')};" if has_cell else ""}
   }}
   int now = 0;
-  for (int from = 0; from < {steps}; from += {tiled.steps}) {{
-    const int count = min({tiled.steps}, {steps} - from);
+  for (int from = 0; from < {steps_}; from += {tiled.steps}) {{
+    const int count = min({tiled.steps}, {steps_} - from);
     for (int block = 0; block < {tiled.blocks}; ++block) {{
-{self._inputs(f"x + ((long)({time}) * {batch} + first + {{row}}) * {self._features}")}
+{self._inputs(f"x + ((long)({time}) * {batch_} + first + {{row}}) * {self._features}")}
     }}
     for (int step = 0; step < count; ++step) {{
 {self._step()}
       now = 1 - now;
       EACH_ROW {{
-        __global T* out = y + ((long)({time}) * {batch} + first + row) * {hidden};
+        __global T* out = y + ((long)({time}) * {batch_} + first + row) * {hidden};
         for (int j = 0; j < {hidden}; ++j) out[j] = state[now][row][j];
       }}
     }}
@@ -204,7 +207,7 @@ WHOLE_VECTORS __kernel void recurrent({given}) {{
   }}
 }}
 """
-        return OpenCLSource(source, "recurrent")
+        return OpenCLSource(source, "recurrent", extents=extents.values)
 
     @property
     def _hidden(self) -> int:

@@ -40,7 +40,13 @@ class SequenceBlocks:
         refusal = partial(self._refuses, others=refuses)
         requires = replace(OPENCL_C, dtypes=REAL_DTYPES, device_kinds=("cpu",), refuses=refusal)
         return Implementation(
-            name, "opencl-c", partial(self._load, source=source), self._launch, requires, efficiency=efficiency
+            name,
+            "opencl-c",
+            partial(self._load, source=source),
+            self._launch,
+            requires,
+            efficiency=efficiency,
+            revision="2",
         )
 
     def _refuses(self, signature: Signature, *, others: Callable[[Signature], str | None] | None) -> str | None:

@@ -57,7 +57,8 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
                 parameters,
                 partial(_write, mode=mode, axis=axis, last=last),
                 partial(_launch, axis=axis),
-                revision="3",
+                revision="4",
+                takes_extents=partial(_takes_extents, axis=axis),
             ),
         ),
     )
@@ -93,22 +94,28 @@ def _write(w: KernelWriter, *, mode: str, axis: int, last: bool) -> None:
     if _by_rows(w.signature, plan):
         write_rows(w, plan.kept.elements, partial(_write_row, w, t, extent, mode, last))
         return
+    count, apart = plan.kept.number(w, "count", extent), plan.kept.number(w, "apart", stride)
     vectors = _block_vectors(w.signature, plan)
     if vectors:
-        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, mode, last))
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (count, apart), vectors, mode, last))
         return
 
     def body(at: str, others: list[str]) -> None:
         best = w.variable(t, w.load("x", others[0]))
         place = w.variable(None, "0")
-        with w.loop("1", str(extent)) as k:
-            x = w.value(t, w.load("x", f"{others[0]} + {k} * {stride}"))
+        with w.loop("1", count) as k:
+            x = w.value(t, w.load("x", f"{others[0]} + {k} * {apart}"))
             with w.if_block(_better(w, t, mode, last, x, best)):
                 w.assign(best, t, x)
                 w.assign(place, None, k)
         w.store("y", at, place)
 
     write_iteration(w, plan.kept, body)
+
+
+def _takes_extents(signature: Signature, *, axis: int) -> bool:
+    plan = split_axes(signature.shapes["x"], (axis,))
+    return plan.kept.shares_code and not _by_rows(signature, plan)
 
 
 def _better(w: KernelWriter, t: str, mode: str, last: bool, x: str, best: str) -> str:
@@ -231,14 +238,14 @@ def _best_lane(w: KernelWriter, t: str, mode: str, best: str) -> str:
 
 
 def _write_block(
-    w: KernelWriter, t: str, along: tuple[int, int], vectors: int, mode: str, last: bool, at: str, first: str
+    w: KernelWriter, t: str, along: tuple[str, str], vectors: int, mode: str, last: bool, at: str, first: str
 ) -> None:
     extent, stride = along
     index_dtype = _PLACES[t]
     best = w.vector_group(t, w.constant(0, t), vectors)
     places = w.vector_group(index_dtype, w.constant(0, index_dtype), vectors)
     w.each_vector(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_vector("x", f"{first} + {lane}")))
-    with w.loop("1", str(extent)) as k:
+    with w.loop("1", extent) as k:
 
         def compare(pick: Any, lane: str) -> None:
             x = w.value(t, w.load_vector("x", f"{first} + {k} * {stride} + {lane}"))

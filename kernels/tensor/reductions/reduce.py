@@ -20,7 +20,12 @@ from syclsched.kernels.tensor.operation_factory import (
     shape_error,
 )
 from syclsched.kernels.tensor.reductions import reduce_groups
-from syclsched.kernels.tensor.reductions.reduction_kernels import extremum_start, reduction_launch, write_reduction
+from syclsched.kernels.tensor.reductions.reduction_kernels import (
+    extremum_start,
+    reduction_launch,
+    reduction_takes_extents,
+    write_reduction,
+)
 from syclsched.kernels.tensor.writing.implementation_factory import generated_implementations
 from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 
@@ -51,7 +56,8 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
                 parameters,
                 partial(write_reduction, mode=mode, axes=axes),
                 partial(reduction_launch, mode=mode, axes=axes),
-                revision="5",
+                revision="6",
+                takes_extents=partial(reduction_takes_extents, mode=mode, axes=axes),
                 numba_dtypes=tuple(name for name in NUMBA_DTYPES if name != "bool"),
             ),
         ),

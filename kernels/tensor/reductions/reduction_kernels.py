@@ -47,8 +47,9 @@ from syclsched.kernels.tensor.writing.row_column_blocks import (
 )
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 
-#: Extent and stride of each axis.
+#: Extent and stride of each axis, and their texts in a kernel.
 Axes = tuple[tuple[int, int], ...]
+_AxisTexts = tuple[tuple[str, str], ...]
 #: Rows combined in a maximum or minimum of columns: one comparison finds the NaNs of both.
 _ROWS = 2
 #: An operand that a core's first cache holds may be read in pieces of one vector. A launch of one work-item per result
@@ -67,6 +68,13 @@ class ReductionAxes:
     def is_contiguous(self) -> bool:
         """True if the elements of one result are contiguous."""
         return len(self.reduced) == 1 and self.reduced[0][1] == 1
+
+    def texts(self, w: KernelWriter) -> _AxisTexts:
+        """Return the extents and strides of the reduced axes in a kernel."""
+        return tuple(
+            (self.kept.number(w, f"count{axis}", extent), self.kept.number(w, f"apart{axis}", stride))
+            for axis, (extent, stride) in enumerate(self.reduced)
+        )
 
 
 def split_axes(shape: Shape, axes: tuple[int, ...]) -> ReductionAxes:
@@ -103,7 +111,7 @@ def write_reduction(w: KernelWriter, *, mode: str, axes: tuple[int, ...]) -> Non
 
         together = _rows_together(plan, mode, t)
         if not together:
-            write_rows(w, plan.kept.elements, row)
+            write_rows(w, plan.kept.number(w, "rows", plan.kept.elements), row)
             return
 
         def recompute(number: str) -> str:
@@ -116,14 +124,23 @@ def write_reduction(w: KernelWriter, *, mode: str, axes: tuple[int, ...]) -> Non
             write_row_group(w, first, together, count, recompute)
 
         write_rows(w, ceil_div(plan.kept.elements, together), row_group)
-    elif vectors:
-        write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, count, plan.reduced, vectors))
+        return
+    axes_, number = plan.texts(w), plan.kept.number(w, "count", count)
+    if vectors:
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, number, axes_, vectors))
     else:
 
         def columns(at: str, others: list[str]) -> None:
-            w.store("y", at, _reduced(w, mode, t, count, _ColumnReduction(w, t, others[0], plan.reduced)))
+            w.store("y", at, _reduced(w, mode, t, number, _ColumnReduction(w, t, others[0], axes_)))
 
         write_iteration(w, plan.kept, columns)
+
+
+def reduction_takes_extents(signature: Signature, *, mode: str, axes: tuple[int, ...]) -> bool:
+    """Return whether `write_reduction` takes extents as arguments; the length of a row is none."""
+    plan = split_axes(signature.shapes["x"], axes)
+    together = plan.is_contiguous and _rows_together(plan, mode, _working(signature.dtypes["x"]))
+    return plan.kept.shares_code and not together
 
 
 def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...]) -> Launch:
@@ -149,7 +166,9 @@ def write_parts(w: KernelWriter, *, mode: str) -> None:
 def sum_of_line(w: KernelWriter, t: str, first: str, count: int, stride: int) -> str:
     """Emit the sum of strided elements of ``x``, and return its name."""
     reduction: Any = (
-        _RowReduction(w, t, first, count) if stride == 1 else _ColumnReduction(w, t, first, ((count, stride),))
+        _RowReduction(w, t, first, count)
+        if stride == 1
+        else _ColumnReduction(w, t, first, ((str(count), str(stride)),))
     )
     return _reduced(w, "sum", t, count, reduction)
 
@@ -181,8 +200,8 @@ def _write_block(
     w: KernelWriter,
     mode: str,
     t: str,
-    count: int,
-    reduced: Axes,
+    count: str,
+    reduced: _AxisTexts,
     vectors: int,
     at: str,
     first: str,
@@ -198,7 +217,7 @@ def _write_block(
     w.each_vector(vectors, store)
 
 
-def _over_block(w: KernelWriter, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
+def _over_block(w: KernelWriter, mode: str, t: str, reduced: _AxisTexts, vectors: int, first: str) -> str:
     start, element, combine = _steps(w, mode, t)
     totals = w.vector_group(t, w.constant(start, t), vectors)
     rows = _ROWS if mode in ("max", "min") and t.startswith("float") else 1
@@ -226,7 +245,7 @@ def write_extremum(w: KernelWriter, t: str, mode: str, xs: list[str], best: str 
     return found if unordered is None else w.value(t, w.select(unordered, w.constant(float("nan"), t), found))
 
 
-def _write_logarithms(w: KernelWriter, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
+def _write_logarithms(w: KernelWriter, t: str, reduced: _AxisTexts, vectors: int, at: str, first: str) -> None:
     def again(first: str) -> str:
         """Emit log-sum-exp of a vector of columns in two passes."""
 
@@ -245,23 +264,30 @@ def _write_logarithms(w: KernelWriter, t: str, reduced: Axes, vectors: int, at: 
         w.each_vector(1, lambda *_: w.store_vector("y", f"{at} + {place}", again(f"{first} + {place}"), t))
 
 
-def _loop_rows(w: KernelWriter, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
+def _loop_rows(w: KernelWriter, first: str, reduced: _AxisTexts, together: int) -> Iterator[list[str]]:
     """Open a loop per reduced axis, over groups of rows, then single rows; yield the rows' start indices."""
     *outer, (extent, stride) = reduced
     with ExitStack() as loops:
         place = _place(w, loops, first, tuple(outer))
-        whole = extent // together * together
-        for begin, end, step in ((0, whole, together), (whole, extent, 1)):
-            if begin < end:
-                with w.loop(str(begin), str(end), str(step)) as k:
+        whole = _whole(w, extent, together)
+        for begin, end, step in (("0", whole, together), (whole, extent, 1)):
+            if begin != end:
+                with w.loop(begin, end, str(step)) as k:
                     yield [f"{place} + ({k} + {row}) * {stride}" for row in range(step)]
 
 
-def _place(w: KernelWriter, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
+def _whole(w: KernelWriter, extent: str, together: int) -> str:
+    """Return the text of the greatest multiple of a number that is no more than an extent."""
+    if extent.isdigit():
+        return str(int(extent) // together * together)
+    return extent if together == 1 else w.index(f"{w.div(extent, str(together))} * {together}")
+
+
+def _place(w: KernelWriter, loops: ExitStack, first: str, reduced: _AxisTexts) -> str:
     """Open a loop per reduced axis, and return the index of the current element."""
     terms = [first]
     for extent, stride in reduced:
-        terms.append(f"{loops.enter_context(w.loop('0', str(extent)))} * {stride}")
+        terms.append(f"{loops.enter_context(w.loop('0', extent))} * {stride}")
     return " + ".join(terms)
 
 
@@ -343,7 +369,7 @@ class _PartReduction(_RowReduction):
 class _ColumnReduction:
     """Reduction over strided axes, one element after another."""
 
-    def __init__(self, w: KernelWriter, t: str, first: str, reduced: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, w: KernelWriter, t: str, first: str, reduced: _AxisTexts) -> None:
         self._w, self._t, self._first, self._reduced = w, t, first, reduced
 
     def over(self, start: Any, element: Any, combine: Any) -> str:
@@ -372,16 +398,19 @@ def _steps(w: KernelWriter, mode: str, t: str) -> tuple[Any, Any, Any]:
     return start, lambda x: x, combine
 
 
-def _reduced(w: KernelWriter, mode: str, t: str, count: int, reduction: Any) -> str:
+def _reduced(w: KernelWriter, mode: str, t: str, count: int | str, reduction: Any) -> str:
     """Emit a reduction, and return the name of its result."""
     if mode != "logsumexp":
         return _finished(w, mode, t, count, reduction.over(*_steps(w, mode, t)))
     return str(reduction.logarithm())
 
 
-def _finished(w: KernelWriter, mode: str, t: str, count: int, total: str) -> str:
+def _finished(w: KernelWriter, mode: str, t: str, count: int | str, total: str) -> str:
     if mode == "mean":
-        number = w.constant(max(count, 1) if not t.startswith("float") else count, t)
+        if isinstance(count, int) or count.isdigit():
+            number = w.constant(max(int(count), 1) if not t.startswith("float") else int(count), t)
+        else:
+            number = w.value(t, w.cast(t, count, "int64"))
         return w.value(t, f"{total} / {number}" if t.startswith("float") else w.truncating_division(total, number, t))
     if mode in ("l2", "logsum"):
         return w.value(t, w.call("sqrt" if mode == "l2" else "log", total))

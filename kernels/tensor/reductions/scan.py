@@ -40,7 +40,8 @@ def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Opera
             parameters,
             partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
             partial(_launch, axis=axis),
-            revision="2",
+            revision="3",
+            takes_extents=lambda signature: split_axes(signature.shapes["x"], (axis,)).kept.shares_code,
         ),
     )
 
@@ -75,16 +76,17 @@ def _write(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> Non
     plan = split_axes(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = compute_dtype(w.signature.dtypes["x"])
-    vectors = block_vectors(plan.kept, t)
+    vectors, count = block_vectors(plan.kept, t), plan.kept.number(w, "count", extent)
+    apart = plan.kept.number(w, "apart", stride)
     if vectors:
-        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (count, apart), vectors, exclusive, reverse))
         return
 
     def body(_: str, others: list[str]) -> None:
         total = w.variable(t, w.constant(0, t))
-        with w.loop("0", str(extent)) as k:
-            step = f"({extent - 1} - {k})" if reverse else k
-            place = w.index(f"{others[0]} + {step} * {stride}")
+        with w.loop("0", count) as k:
+            step = f"({count} - 1 - {k})" if reverse else k
+            place = w.index(f"{others[0]} + {step} * {apart}")
             x = w.value(t, w.load("x", place))
             if exclusive:
                 w.store("y", place, total)
@@ -96,12 +98,12 @@ def _write(w: KernelWriter, *, axis: int, exclusive: bool, reverse: bool) -> Non
 
 
 def _write_block(
-    w: KernelWriter, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
+    w: KernelWriter, t: str, along: tuple[str, str], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
 ) -> None:
     extent, stride = along
     totals = w.vector_group(t, w.constant(0, t), vectors)
-    with w.loop("0", str(extent)) as k:
-        row = w.index(f"{first} + {f'({extent - 1} - {k})' if reverse else k} * {stride}")
+    with w.loop("0", extent) as k:
+        row = w.index(f"{first} + {f'({extent} - 1 - {k})' if reverse else k} * {stride}")
 
         def add(pick: Any, lane: str) -> None:
             total, place = pick(totals), f"{row} + {lane}"

@@ -8,22 +8,27 @@ from collections.abc import Sequence
 from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 
 
-def load_index(w: KernelWriter, array: str, place: str, extent: int) -> tuple[str, str]:
+def load_index(w: KernelWriter, array: str, place: str, extent: int | str) -> tuple[str, str]:
     """Emit the load of an index, counted from the front; return its name and whether it is in range."""
     loaded = w.value("int64", w.cast("int64", w.load(array, place), w.signature.dtypes[array]))
-    zero, size = w.constant(0, "int64"), w.constant(extent, "int64")
+    zero, size = w.constant(0, "int64"), _text(w, extent)
     index = w.value("int64", w.select(f"({loaded} < {zero})", f"{loaded} + {size}", loaded))
     return index, w.value("bool", w.all_of(f"({index} >= {zero})", f"({index} < {size})"))
 
 
-def clamped_index(w: KernelWriter, at: str, extent: int) -> str:
+def clamped_index(w: KernelWriter, at: str, extent: int | str) -> str:
     """Emit an index clamped to its axis, and return its name."""
-    zero, last = w.constant(0, "int64"), w.constant(max(extent - 1, 0), "int64")
+    last = w.constant(max(extent - 1, 0), "int64") if isinstance(extent, int) else f"({extent} - 1)"
+    zero = w.constant(0, "int64")
     not_above = w.value("int64", w.select(f"({at} > {last})", last, at))
     return w.value("int64", w.select(f"({not_above} < {zero})", zero, not_above))
 
 
-def write_index_check(w: KernelWriter, rows: str, extents: Sequence[int], first: str) -> None:
+def _text(w: KernelWriter, extent: int | str) -> str:
+    return w.constant(extent, "int64") if isinstance(extent, int) else extent
+
+
+def write_index_check(w: KernelWriter, rows: str, extents: Sequence[int | str], first: str) -> None:
     """Emit a check of all rows of indices by one work-item; the status is 0, or 1 + position of the first bad index."""
     with w.if_block(first):
         bad = w.variable("int32", w.constant(0, "int32"))

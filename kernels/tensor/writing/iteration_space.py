@@ -9,9 +9,8 @@ share one. If lines are shorter than a vector register, each element's number is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
@@ -19,8 +18,11 @@ from syclsched.kernels.tensor.writing.kernel_writer import KernelWriter
 from syclsched.model.operation import DeviceLimits, Launch, Shape
 
 #: Most elements of arrays whose kernels share code: sums of larger arrays, which memory bounds, take a tenth longer if
-#: the number of elements is an argument, those of smaller ones up to a quarter less.
+#: the number of elements is an argument, those of smaller ones up to a quarter less. Divisions by numbers that are not
+#: known take a few microseconds there, and 0.1 s to compile a kernel for each shape.
 _SHARED: Final = 1 << 17
+#: The same if the number of each element is divided.
+_SHARED_DIVIDED: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,13 @@ class IterationSpace:
     @property
     def shares_code(self) -> bool:
         """Whether kernels take the numbers that follow from the shape as arguments."""
-        is_line = len(self.shape) <= 1 and self.elements <= _SHARED
-        return is_line if self.indexed_by_element else len(self.shape) == 2
+        if self.indexed_by_element and len(self.shape) > 1:
+            return self.elements <= _SHARED_DIVIDED
+        return len(self.shape) == 2 or self.elements <= _SHARED
+
+    def number(self, w: KernelWriter, name: str, value: int) -> str:
+        """Return the text of a number that follows from the shape: an argument, if kernels share code."""
+        return w.number(name, value) if self.shares_code and value not in (0, 1) else str(value)
 
     @property
     def indexed_by_element(self) -> bool:
@@ -84,33 +91,43 @@ def write_iteration(
     w: KernelWriter, space: IterationSpace, body: Callable[[str, list[str]], None], starts: Sequence[int] = ()
 ) -> None:
     """Emit a kernel that runs a body for every element, given its index and those of the other operands."""
-    begin = list(starts) or [0] * len(space.strides)
     if space.indexed_by_element:
         i = w.index(w.item)
-        count = _number(w, space, "elements", space.elements)
+        count = space.number(w, "elements", space.elements)
         with w.if_block(f"{i} < {count}"):
-            places = unravel_index(w, i, space.shape)
-            body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, space.strides, strict=True)])
+            places = unravel_index(w, i, _extents(w, space))
+            body(i, [w.index(each) for each in _indices(w, space, places, starts)])
         return
     *outer, inner = space.shape
-    rows, length = _number(w, space, "rows", math.prod(outer)), _number(w, space, "length", inner)
-    texts = {inner: length}
-    for step in sorted({step for steps in space.strides for step in steps} - {0, 1, inner}):
-        texts[step] = _number(w, space, f"stride{len(texts)}", step)
+    rows, length = space.number(w, "rows", math.prod(outer)), space.number(w, "length", inner)
     row, j = w.index(w.plane_row), w.index(w.plane_column)
     # If the line is a multiple of the vector length, groups end with it and j needs no check. A needless check does
     # harm: knowing that j is below a power of two, a compiler adds it by "or" and misses the contiguous access.
     in_range = [f"{row} < {rows}"] + ([f"{j} < {length}"] if inner % VECTOR_ITEMS else [])
     with w.if_block(w.all_of(*in_range)):
-        places = unravel_index(w, row, tuple(outer))
-        others = []
-        for start, steps in zip(begin, space.strides, strict=True):
-            base = w.index(_sum(start, places, steps[:-1], texts))
-            others.append(w.index(_sum(0, [base, j], (1, steps[-1]), texts)))
+        places = unravel_index(w, row, _extents(w, space)[:-1])
+        lines = [w.index(each) for each in _indices(w, space, places, starts)]
+        steps = [space.number(w, f"step{number}", each[-1]) for number, each in enumerate(space.strides)]
+        others = [w.index(_sum([line, j], ["1", step])) for line, step in zip(lines, steps, strict=True)]
         body(w.index(f"{row} * {length} + {j}"), others)
 
 
-def unravel_index(w: KernelWriter, number: str, shape: Shape) -> list[str]:
+def _extents(w: KernelWriter, space: IterationSpace) -> list[str]:
+    """Return the texts of the extents by which numbers are divided; that of the first axis is not."""
+    return [space.number(w, f"extent{axis}", n) if axis else str(n) for axis, n in enumerate(space.shape)]
+
+
+def _indices(w: KernelWriter, space: IterationSpace, places: Sequence[str], starts: Sequence[int]) -> list[str]:
+    """Return the texts of the other operands' indices, given the indices along as many axes."""
+    texts = []
+    for number, steps in enumerate(space.strides):
+        known = [space.number(w, f"stride{number}_{axis}", step) for axis, step in enumerate(steps[: len(places)])]
+        start = space.number(w, f"start{number}", starts[number]) if starts else "0"
+        texts.append(_sum([start, *places], ["1" if start != "0" else "0", *known]))
+    return texts
+
+
+def unravel_index(w: KernelWriter, number: str, shape: Sequence[int | str]) -> list[str]:
     """Emit the division of an element's number into its indices in a shape, and return their names."""
     places: list[str] = []
     for extent in reversed(shape[1:]):
@@ -120,20 +137,10 @@ def unravel_index(w: KernelWriter, number: str, shape: Shape) -> list[str]:
     return [number, *reversed(places)] if shape else []
 
 
-def _number(w: KernelWriter, space: IterationSpace, name: str, value: int) -> str:
-    """Return the text of a number that follows from the shape: an argument, if kernels of other shapes share code."""
-    return w.number(name, value) if space.shares_code else str(value)
-
-
-def _sum(
-    start: int, places: Sequence[str], steps: Sequence[int], texts: Mapping[int, str] = MappingProxyType({})
-) -> str:
-    """Return the text of an index; ``texts`` are those of steps that are no constants of the kernel."""
-    parts = [] if start == 0 else [str(start)]
-    for place, step in zip(places, steps, strict=True):
-        if step:
-            parts.append(place if step == 1 else f"{place} * ({texts.get(step, step)})")
-    return " + ".join(parts) or "0"
+def _sum(places: Sequence[str], steps: Sequence[str]) -> str:
+    """Return the text of an index."""
+    known = [(place, step) for place, step in zip(places, steps, strict=True) if step != "0"]
+    return " + ".join(place if step == "1" else f"{place} * ({step})" for place, step in known) or "0"
 
 
 def iteration_launch(space: IterationSpace, limits: DeviceLimits, *, always: bool = False) -> Launch:

@@ -61,16 +61,18 @@ def write_blocks(w: KernelWriter, space: IterationSpace, vectors: int, body: Cal
     """Emit a kernel that runs a body per block of columns, given its index in the result and the operand."""
     *outer, inner = space.shape
     width = vectors * LANES
-    blocks_per_row = ceil_div(inner, width)
+    blocks_per_row = space.number(w, "blocks", ceil_div(inner, width))
     item = w.index(w.item)
-    row = w.index(w.div(item, str(blocks_per_row)))
+    row = w.index(w.div(item, blocks_per_row))
     start = w.index(f"({item} - {row} * {blocks_per_row}) * {width}")
     if inner % width:
         # The last block is shifted to be full: it overlaps the block before and repeats its results.
-        start = w.index(w.select(f"({start} < {inner - width})", start, str(inner - width)))
-    places = unravel_index(w, row, tuple(outer))
-    terms = [start, *(f"{place} * {step}" for place, step in zip(places, space.strides[0], strict=False))]
-    body(w.index(f"{row} * {inner} + {start}"), w.index(" + ".join(terms)))
+        last = space.number(w, "last_block", inner - width)
+        start = w.index(w.select(f"({start} < {last})", start, last))
+    places = unravel_index(w, row, [space.number(w, f"extent{axis}", n) for axis, n in enumerate(outer)])
+    steps = [space.number(w, f"stride{axis}", step) for axis, step in enumerate(space.strides[0][:-1])]
+    terms = [start, *(f"{place} * {step}" for place, step in zip(places, steps, strict=False))]
+    body(w.index(f"{row} * {space.number(w, 'length', inner)} + {start}"), w.index(" + ".join(terms)))
 
 
 def block_launch(space: IterationSpace, vectors: int, limits: DeviceLimits) -> Launch:

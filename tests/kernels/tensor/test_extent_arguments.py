@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -11,6 +12,13 @@ from syclsched.kernels import nn
 from syclsched.kernels.common import Activation
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.elementwise import elementwise
+from syclsched.kernels.tensor.gather import gather
+from syclsched.kernels.tensor.pad import pad
+from syclsched.kernels.tensor.reductions.arg import arg
+from syclsched.kernels.tensor.reductions.reduce import reduce
+from syclsched.kernels.tensor.reductions.scan import scan_sum
+from syclsched.kernels.tensor.strided_slice import slice_of
+from syclsched.kernels.tensor.transpose import transpose
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import OpenCLSource, Operation, Signature
@@ -31,7 +39,9 @@ def test_a_number_that_no_argument_holds_is_a_constant() -> None:
 
 
 def code(operation: Operation, name: str = "opencl-c", **shapes: tuple[int, ...]) -> OpenCLSource:
-    signature = Signature(shapes, dict.fromkeys(shapes, "float32"), {}, frozenset({"w"} & shapes.keys()))
+    dtypes = dict.fromkeys(shapes, "float32") | dict.fromkeys({"indices"} & shapes.keys(), "int64")
+    dtypes |= {"y": "int64"} if operation.name.startswith("arg") else {}
+    signature = Signature(shapes, dtypes, {}, frozenset({"w"} & shapes.keys()))
     assert operation.check(signature) is None
     found = operation.implementation(name).load(signature)
     assert isinstance(found, OpenCLSource)
@@ -72,9 +82,9 @@ def normalised(size: int, channels: int) -> OpenCLSource:
     return code(nn.lrn(channels_last=True), y=shape, x=shape)
 
 
-def concatenated(*widths: int) -> OpenCLSource:
-    parts = {f"x{n}": (5, width) for n, width in enumerate(widths)}
-    return code(concat(1, len(widths)), y=(5, sum(widths)), **parts)
+def concatenated(*widths: int, rows: int = 5) -> OpenCLSource:
+    parts = {f"x{n}": (rows, width) for n, width in enumerate(widths)}
+    return code(concat(1, len(widths)), y=(rows, sum(widths)), **parts)
 
 
 def joined(rows: int, *widths: int) -> OpenCLSource:
@@ -123,6 +133,45 @@ def test_shapes_share_code(one: OpenCLSource, other: OpenCLSource) -> None:
     assert one.extents != other.extents
 
 
+#: Operations on texts of a length, with 16 numbers for each place of it.
+ON_TEXTS: dict[str, Callable[[int], OpenCLSource]] = {
+    "slice": lambda n: code(slice_of((0, 1, 0), (1, 1, 1)), y=(2, n - 1, 16), x=(2, n, 16)),
+    "backwards": lambda n: code(slice_of((0, n - 1, 0), (1, -1, 1)), y=(2, n, 16), x=(2, n, 16)),
+    "pad": lambda n: code(pad((0, n % 7 + 2, 0, 0, 3, 0)), y=(2, n + n % 7 + 5, 16), x=(2, n, 16)),
+    "concat": lambda n: code(concat(2, 2), y=(1, n, 20), x0=(1, n, 16), x1=(1, n, 4)),
+    "concat of short lines": lambda n: code(concat(2, 2), y=(9, n, 20), x0=(9, n, 16), x1=(9, n, 4)),
+    "gather": lambda n: code(gather(1), y=(2, 3, 16), x=(2, n, 16), indices=(3,)),
+    "last place": lambda n: code(gather(1), y=(2, 16), x=(2, n, 16), indices=()),
+    "transpose": lambda n: code(transpose((1, 0, 2)), y=(n, 2, 16), x=(2, n, 16)),
+    "mean along the length": lambda n: code(reduce("mean", (1,)), y=(2, 16), x=(2, n, 16)),
+    "maximum along the length": lambda n: code(reduce("max", (1,)), y=(2, 16), x=(2, n, 16)),
+    "mean of few": lambda n: code(reduce("mean", (1,)), y=(2, 5), x=(2, n, 5)),
+    "logarithm of a sum": lambda n: code(reduce("logsumexp", (1,)), y=(2, 16), x=(2, n, 16)),
+    "mean of each place": lambda n: code(reduce("mean", (2,)), y=(2, n), x=(2, n, 16)),
+    "greatest place": lambda n: code(arg("max", 1), y=(2, 16), x=(2, n, 16)),
+    "sums so far": lambda n: code(scan_sum(1), y=(2, n, 16), x=(2, n, 16)),
+    "sums from behind": lambda n: code(scan_sum(1, reverse=True), y=(2, n, 16), x=(2, n, 16)),
+    "groups": lambda n: code(nn.group_norm(4), y=(1, 16, n), x=(1, 16, n), scale=(16,), bias=(16,)),
+    "few terms": lambda n: code(nn.matmul(), y=(n, 8), a=(n, 16), b=(16, 8)),
+    "scores": lambda n: code(nn.matmul(transpose_b=True), y=(n, 24), a=(n, 16), b=(24, 16)),
+    "three axes": lambda n: code(elementwise(("add", 0, 1), 2), y=(3, n, 32), x0=(3, n, 32), x1=(1, n, 1)),
+}
+
+
+@pytest.mark.parametrize("name", ON_TEXTS)
+def test_texts_of_all_lengths_share_code(name: str) -> None:
+    one, other = ON_TEXTS[name](56), ON_TEXTS[name](112)
+    assert one.source == other.source
+    assert one.extents != other.extents
+
+
+def test_large_arrays_of_many_axes_know_their_extents() -> None:
+    one, other = (
+        code(elementwise(("add", 0, 1), 2), y=(n, 400, 400), x0=(n, 400, 400), x1=(n, 1, 400)) for n in (3, 4)
+    )
+    assert one.source != other.source and not one.extents
+
+
 def of_length(length: int, divisor: int, rows: int = 100) -> OpenCLSource:
     """Return the code of an expression of whole numbers that depends on a length, and of a division."""
     expression = ("div", ("sub", 0, ("const", length, "int64")), ("const", divisor, "int64"))
@@ -161,8 +210,8 @@ def test_arguments_fit_into_the_bytes_that_opencl_guarantees(arrays: int, found:
     [
         (conv(14, 8, 64, 3), conv(14, 12, 64, 3)),
         (conv(14, 32, 32, 1, groups=4), conv(14, 48, 32, 1, groups=4)),
-        (multiplied(64, 16, 64), multiplied(64, 24, 64)),
-        (concatenated(24, 24), concatenated(20, 20)),
+        (multiplied(640, 16, 64), multiplied(640, 24, 64)),
+        (concatenated(24, 24, rows=500), concatenated(20, 20, rows=500)),
     ],
     ids=["3x3", "groups", "product", "short lines"],
 )
