@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from syclsched.devices.submission.native_run import InPlaceCommands
 from syclsched.devices.submission.submission_loop import SubmissionLoop
 from syclsched.execution.core.program import Program, ProgramNode
 from syclsched.model.platform import HOST
+
+#: Least bytes of an array that a kernel reads in place: to set a kernel's pointer takes as long as to copy less.
+LEAST_READ_IN_PLACE: Final = 32 << 10
 
 
 class InputSpec(NamedTuple):
@@ -60,7 +63,7 @@ def make_input_commands(
         in_place, reader_at = None, 0
         if len(readers) == 1 and len(nodes[readers[0]].parts) == 1:  # several may read the input more than once
             reader_at = commands.first_part(nodes[readers[0]])
-            in_place = _in_place(loop, readers[0], made[reader_at], to)
+            in_place = _in_place(loop, readers[0], made[reader_at], to, nbytes)
         made[at], structure.copy = original.truncated_copy(nbytes if in_place is None else 0)
         if in_place is not None:
             made[reader_at], structure.move, structure.moved = in_place
@@ -72,10 +75,12 @@ def _touches(node: ProgramNode, name: str | None, space: str) -> bool:
     return any(use.array == name and use.space == space for use in node.instruction.uses)
 
 
-def _in_place(loop: SubmissionLoop, node: ProgramNode, command: Command, address: int) -> MovableCommand | None:
-    """Return a command that reads an array, given by its address, anywhere."""
+def _in_place(
+    loop: SubmissionLoop, node: ProgramNode, command: Command, address: int, nbytes: int
+) -> MovableCommand | None:
+    """Return a command that reads an array, given by its address, anywhere; None if to copy it is as good."""
     if not isinstance(command, CallCommand):
-        return loop.reading_anywhere(command, address)
+        return loop.reading_anywhere(command, address) if nbytes >= LEAST_READ_IN_PLACE else None
     elsewhere = command.call.reading_elsewhere and command.call.reading_elsewhere(address)
     if elsewhere is None:
         return None

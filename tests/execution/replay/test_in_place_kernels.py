@@ -14,12 +14,18 @@ import syclsched
 from syclsched.devices.submission import native_run
 from syclsched.devices.submission.command_maker import CommandMaker
 from syclsched.devices.submission.native_run import InPlaceCommands, NativeRun
+from syclsched.execution.replay import input_commands
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
 pytestmark = pytest.mark.sycl
 
 ROWS, COLUMNS = 37, 61
+
+
+@pytest.fixture(autouse=True)
+def _small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_commands, "LEAST_READ_IN_PLACE", 0)
 
 
 @pytest.fixture
@@ -136,3 +142,14 @@ def test_an_interrupted_call_reads_its_own_inputs_to_the_end(
             given = values(made, seed + 50)
             np.testing.assert_allclose(kernels(given)["y"], given["a"] - given["b"], rtol=1e-6)
     assert omitted[0] == 2
+
+
+@pytest.mark.parametrize(("nbytes", "count"), [(4 * ROWS * COLUMNS, 1), (4 * ROWS * COLUMNS + 1, 0)])
+def test_small_arrays_are_copied(omitted: list[int], monkeypatch: pytest.MonkeyPatch, nbytes: int, count: int) -> None:
+    monkeypatch.setattr(input_commands, "LEAST_READ_IN_PLACE", nbytes)
+    made, _ = MODELS["transposition"]
+    with compiled(made) as kernels:
+        for seed in range(3):
+            given = values(made, seed)
+            np.testing.assert_array_equal(kernels(given)["y"], given["a"].T)
+    assert omitted == [count]
