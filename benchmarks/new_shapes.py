@@ -2,12 +2,12 @@
 """Processor time of a compiled model until its results for new shapes of its inputs.
 
     python benchmarks/new_shapes.py [--lengths 64 96 50 33 77 120] [--layers 12] [--width 768] [--bucket 0]
-                                    [--prompts 0]
+                                    [--prompts 0] [--small 0]
 
 The model is an encoder, by default of the size of BERT's base model, with texts of several lengths, or with ``--prompts
 1`` a decoder of width 256 with carried caches and prompts of these lengths. Each is called twice: the second call takes
 the model's own time, and the rest of the first one is the cost of a new shape. With a bucket, calls run in plans for
-multiples of that many tokens.
+multiples of that many tokens. With ``--small 1`` the models are those of ``length_models.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from common import format_range, parser, print_table
+from length_models import MODELS, inputs
 from onnx_models import default_folder
 
 import syclsched
@@ -45,7 +46,12 @@ def model_file(layers: int, width: int, folder: str, prompts: int) -> Path:
 
 def main() -> None:
     """Measure each length."""
-    given = parser(__doc__, lengths=[64, 96, 50, 33, 77, 120], layers=12, width=768, bucket=0, prompts=0).parse_args()
+    given = parser(
+        __doc__, lengths=[64, 96, 50, 33, 77, 120], layers=12, width=768, bucket=0, prompts=0, small=0
+    ).parse_args()
+    if given.small:
+        measure_small(given.lengths)
+        return
     options = {"buckets": {"sequence": given.bucket}} if given.bucket else {}
     if given.prompts:
         options |= {"carried": True, "shapes": {"batch": 1, "past_sequence_length": 256}}
@@ -60,6 +66,19 @@ def main() -> None:
     others = [row[3] for row in rows[1:]]
     if others:
         print(f"after the first: {format_range(others, 3, 0)}, mean {statistics.mean(others):.3f}")
+
+
+def measure_small(lengths: list[int]) -> None:
+    """Measure the small models of any length."""
+    rows = []
+    for name, (make, _) in MODELS.items():
+        compiled, took = syclsched.compile(make(), devices="cpu"), []
+        for length in lengths:
+            begun = time.process_time()
+            compiled(inputs(name, length))
+            took.append(time.process_time() - begun)
+        rows.append((name, *(f"{value:.3f}" for value in took)))
+    print_table("Processor time of the first call of each length, s", ("model", *map(str, lengths)), rows, ["model"])
 
 
 def measured(compiled: syclsched.CompiledModel, length: int) -> tuple[int, float, float, float]:
