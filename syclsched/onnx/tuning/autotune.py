@@ -43,6 +43,7 @@ from syclsched.onnx.tuning.kernel_selection import (
     saved_share,
     select_kernels,
     task_times,
+    whole_s,
 )
 from syclsched.onnx.tuning.plan_comparison import (
     CLEARLY,
@@ -358,7 +359,7 @@ def _compare_plans(
                 for each in (bound, mixed)
             ]
             runs = [partial(run, each) for each in runners]
-            if sum(seconds()[0].values()) > SHORT_S:
+            if whole_s(*seconds()) > SHORT_S:
                 return time_alternating(runs, limit=limit)
             for each in runs * SHORT_WARM_UPS:  # their first runs find out whether the calling thread is faster
                 each()
@@ -380,8 +381,8 @@ def _compare_plans(
         told = _told_by_times(share, by_library_s, may_run=not variants.is_limited)
         return measure_is_faster(device, history, between, partial(time_both, mixed)) if told is None else told
 
-    def kernels_alone(by_library_s: float) -> BoundModel | None:
-        if variants.is_limited or not library or by_library_s > SHORT_S:  # two plans are compared by runs
+    def kernels_alone(expected_s: float) -> BoundModel | None:
+        if variants.is_limited or not library or expected_s > SHORT_S:  # two plans are compared by runs
             return None
         if not seconds()[1].keys() >= {*library}:
             return None
@@ -390,7 +391,7 @@ def _compare_plans(
     if not ensure_times(bound, order):  # others use the machine: a clear difference counts all the same
         return kernels_alone(bound.plan.expected_s) or bound
     by_library_s = sum(seconds()[0].values())
-    found = kernels_alone(by_library_s)
+    found = kernels_alone(whole_s(*seconds()))
     if found is not None:
         return found
     is_long = by_library_s >= MIDDLE_S

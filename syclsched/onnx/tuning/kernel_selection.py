@@ -136,6 +136,11 @@ def saved_share(
     return 1.0 - with_kernels / by_library if by_library else 0.0
 
 
+def whole_s(library_s: Mapping[str, float], kernel_s: Mapping[str, float]) -> float:
+    """Return the seconds of all tasks, by the library where it does a task."""
+    return sum({**kernel_s, **library_s}.values())
+
+
 def task_times(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
 ) -> dict[str, float]:
@@ -192,10 +197,10 @@ def predicted_kernels(
     """
     library_s, kernel_s, stated_s = _predicted_times(graph, device, costs, history)
     order, total_s, library = graph.order(), sum(library_s.values()), library_s.keys()
-    others_s = sum(seconds for name, seconds in kernel_s.items() if name not in library)
+    others_s = whole_s(library_s, kernel_s) - total_s
     if 0.0 < total_s <= WORTH_MIXING * others_s:
         return select_kernels(order, library_s, stated_s) & library
-    if total_s <= SHORT_S or is_known(graph, library, device, history):
+    if whole_s(library_s, kernel_s) <= SHORT_S or is_known(graph, library, device, history):
         return None
     chosen = select_kernels(order, library_s, kernel_s) & library
     saved = saved_share(order, library_s, kernel_s, chosen)

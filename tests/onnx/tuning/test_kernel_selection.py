@@ -398,6 +398,16 @@ def test_where_the_library_could_do_hardly_any_predictions_decide(
         assert predicted_kernels(graph, device, CostModel(platform), history) == found
 
 
+@pytest.mark.parametrize(("others_s", "found"), [(1e-4, None), (5e-3, {"of 256"})])
+def test_models_are_short_with_all_their_tasks(monkeypatch, quiet, others_s: float, found: set[str] | None) -> None:
+    """The library does a task of 1.5 ms; no comparison by runs of a model whose other tasks take longer."""
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    graph, kernel_s = products_of((256, 320)), {"of 256": 0.5e-3, "of 320": others_s}
+    monkeypatch.setattr(kernel_selection, "_predicted_times", lambda *_: ({"of 256": 1.5e-3}, kernel_s, kernel_s))
+    assert predicted_kernels(graph, device, CostModel(platform), History()) == found
+
+
 def test_no_times_count_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([CpuTimes(busy_s=0, total_s=0, own_s=0), CpuTimes(busy_s=1.5, total_s=2, own_s=0.5)])
     for module in (plan_comparison, kernel_selection):
