@@ -116,7 +116,8 @@ def _walk(signature: Signature, pads: tuple[int, ...]) -> IterationSpace:
 
 def _write(w: KernelWriter, *, pads: tuple[int, ...], mode: str, value: float) -> None:
     x, dtype, space = w.signature.shapes["x"], w.signature.dtypes["x"], _walk(w.signature, pads)
-    steps = {axis: space.number(w, f"apart{axis}", step) for axis, step in enumerate(contiguous_strides(x))}
+    strides = contiguous_strides(x)
+    steps = {axis: space.number(w, f"apart{axis}", strides[axis]) for axis in _padded(pads)}
     begins = {axis: space.number(w, f"margin{axis}", pads[axis]) for axis in _padded(pads)}
     extents = {axis: space.number(w, f"x{axis}", x[axis]) for axis in _padded(pads)}
 

@@ -15,7 +15,7 @@ _kept: list[mmap.mmap] = []
 
 def guarded(values: Any, *, at_end: bool) -> Any:
     """Return an array of these values that ends, or begins, where memory must not be read."""
-    values = np.ascontiguousarray(values)
+    values = np.array(values, order="C")
     room = max(1, -(-values.nbytes // _PAGE)) * _PAGE
     memory = mmap.mmap(-1, room + 2 * _PAGE)
     _kept.append(memory)  # the protection lasts as long as the mapping

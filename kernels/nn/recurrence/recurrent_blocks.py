@@ -89,7 +89,7 @@ class _Steps:
         )
         array, has_cell = f"[{rows}][{hidden}]", self.cell == "lstm"
         more = f", cell{array}" if has_cell else f", kept{array}, gate{array}" if self.cell == "gru" else ""
-        phases = "\n".join(self._phase(number) for number in range(len(_PHASES[self.cell])))
+        phases = "\n".join(self._phase(number, batch) for number in range(len(_PHASES[self.cell])))
 
         def first(name: str) -> str:
             return f"{name}[(first + row) * {hidden} + j]" if name in named else "0"
@@ -120,8 +120,8 @@ WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parame
             return f"__global const {'long' if self.signature.dtypes[name] == 'int64' else 'int'}* restrict lengths"
         return f"__global {'' if name in _WRITTEN else 'const '}T* restrict {name}"
 
-    def _phase(self, number: int) -> str:
-        """Return code of the products of a phase, and of the operations on their sums."""
+    def _phase(self, number: int, batch: str) -> str:
+        """Return code of the products of a phase, and of the operations on their sums; ``batch`` is a text."""
         hidden = self.signature.shapes["y"][2]
         lengths = "const int within = t < lengths[first + row];" if "lengths" in self.parameters else ""
         found = [self._product(each) for each in _PHASES[self.cell][number]]
@@ -129,7 +129,7 @@ WHOLE_VECTORS __kernel void recurrent({", ".join(map(self._declared, self.parame
         return "\n".join(
             [
                 *found,
-                f"    EACH_ROW {{ const long at = ((long)t * batch + first + row) * {hidden}; {lengths}",
+                f"    EACH_ROW {{ const long at = ((long)t * {batch} + first + row) * {hidden}; {lengths}",
                 finished,
                 "    }",
             ]

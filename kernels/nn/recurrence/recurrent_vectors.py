@@ -157,8 +157,8 @@ class _Loop:
     def source(self) -> OpenCLSource:
         """Return the kernel."""
         tiled, dtype, extents = self.tiled, self.signature.dtypes["y"], ExtentArguments()
-        steps, batch, hidden = self.signature.shapes["y"]
-        steps_, batch_ = extents("steps", steps), extents("batch", batch)
+        shape = self.signature.shapes["y"]
+        steps, batch, hidden = extents("steps", shape[0]), extents("batch", shape[1]), shape[2]
         written = {"y", "h", "c"}
         given = ", ".join(f"__global {'' if p in written else 'const '}T* restrict {p}" for p in self.parameters)
         lines = tiled.blocks * tiled.width
@@ -169,7 +169,7 @@ class _Loop:
         has_cell, extra = self.cell == "lstm", self.cell == "gru"
         block = RegisterBlock(tiled.rows, 1, tiled.width)
         packed = self._hidden * self._gates * lines
-        time = f"backwards ? {steps_} - 1 - (from + step) : from + step"
+        time = f"backwards ? {steps} - 1 - (from + step) : from + step"
         source = f"""{header(dtype)}{panels.preamble(block, dtype)}
 #define EACH_ROW for (int row = 0; row < {tiled.rows}; ++row)
 {functions}
@@ -187,16 +187,16 @@ WHOLE_VECTORS __kernel void recurrent({given}{extents.declared}) {{
     {f"cell[row][j] = {self._start('c0')};" if has_cell else ""}
   }}
   int now = 0;
-  for (int from = 0; from < {steps_}; from += {tiled.steps}) {{
-    const int count = min({tiled.steps}, {steps_} - from);
+  for (int from = 0; from < {steps}; from += {tiled.steps}) {{
+    const int count = min({tiled.steps}, {steps} - from);
     for (int block = 0; block < {tiled.blocks}; ++block) {{
-{self._inputs(f"x + ((long)({time}) * {batch_} + first + {{row}}) * {self._features}")}
+{self._inputs(f"x + ((long)({time}) * {batch} + first + {{row}}) * {self._features}")}
     }}
     for (int step = 0; step < count; ++step) {{
 {self._step()}
       now = 1 - now;
       EACH_ROW {{
-        __global T* out = y + ((long)({time}) * {batch_} + first + row) * {hidden};
+        __global T* out = y + ((long)({time}) * {batch} + first + row) * {hidden};
         for (int j = 0; j < {hidden}; ++j) out[j] = state[now][row][j];
       }}
     }}

@@ -70,7 +70,10 @@ class ReductionAxes:
         return len(self.reduced) == 1 and self.reduced[0][1] == 1
 
     def texts(self, w: KernelWriter) -> _AxisTexts:
-        """Return the extents and strides of the reduced axes in a kernel."""
+        """Return the extents and strides of the reduced axes in a kernel: arguments if those of the result are.
+
+        A loop of unknown length takes as long, however many elements it adds.
+        """
         return tuple(
             (self.kept.number(w, f"count{axis}", extent), self.kept.number(w, f"apart{axis}", stride))
             for axis, (extent, stride) in enumerate(self.reduced)
@@ -125,20 +128,25 @@ def write_reduction(w: KernelWriter, *, mode: str, axes: tuple[int, ...]) -> Non
 
         write_rows(w, ceil_div(plan.kept.elements, together), row_group)
         return
-    axes_, number = plan.texts(w), plan.kept.number(w, "count", count)
+    reduced, number = plan.texts(w), plan.kept.number(w, "count", count) if mode == "mean" else str(count)
     if vectors:
-        write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, number, axes_, vectors))
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, number, reduced, vectors))
     else:
 
         def columns(at: str, others: list[str]) -> None:
-            w.store("y", at, _reduced(w, mode, t, number, _ColumnReduction(w, t, others[0], axes_)))
+            w.store("y", at, _reduced(w, mode, t, number, _ColumnReduction(w, t, others[0], reduced)))
 
         write_iteration(w, plan.kept, columns)
 
 
 def reduction_takes_extents(signature: Signature, *, mode: str, axes: tuple[int, ...]) -> bool:
-    """Return whether `write_reduction` takes extents as arguments; the length of a row is none."""
+    """Return whether `write_reduction` takes extents as arguments; the length of a row is none.
+
+    The number of elements of a mean may not fit a short dtype, by which it is then divided.
+    """
     plan = split_axes(signature.shapes["x"], axes)
+    if mode == "mean" and _working(signature.dtypes["x"]) in ("int8", "uint8", "int16", "uint16"):
+        return False
     together = plan.is_contiguous and _rows_together(plan, mode, _working(signature.dtypes["x"]))
     return plan.kept.shares_code and not together
 

@@ -15,8 +15,8 @@ class ExtentArguments:
 
     def __call__(self, name: str, value: int) -> str:
         """Return the text of a number: the parameter's name, or the number itself if 32 bits do not hold it."""
-        if value >= 1 << 31:
-            return f"{value}L"
+        if not -(1 << 31) <= value < 1 << 31:
+            return f"({value}L)"
         assert self._values.setdefault(name, value) == value, name
         return name
 

@@ -21,7 +21,9 @@ from syclsched.model.operation import DeviceLimits, Launch, Shape
 #: the number of elements is an argument, those of smaller ones up to a quarter less. Divisions by numbers that are not
 #: known take a few microseconds there, and 0.1 s to compile a kernel for each shape.
 _SHARED: Final = 1 << 17
-#: The same if the number of each element is divided.
+#: Most bytes of their arguments: OpenCL guarantees 1,024.
+_MOST_BYTES: Final = 1000
+#: Most elements if the number of each element is divided.
 _SHARED_DIVIDED: Final = 1 << 13
 
 
@@ -40,6 +42,9 @@ class IterationSpace:
     @property
     def shares_code(self) -> bool:
         """Whether kernels take the numbers that follow from the shape as arguments."""
+        # An address for each operand and the result, and at most so many numbers.
+        if 8 * (len(self.strides) + 1) + 4 * len(self.shape) * (len(self.strides) + 2) > _MOST_BYTES:
+            return False
         if self.indexed_by_element and len(self.shape) > 1:
             return self.elements <= _SHARED_DIVIDED
         return len(self.shape) == 2 or self.elements <= _SHARED
@@ -95,7 +100,7 @@ def write_iteration(
         i = w.index(w.item)
         count = space.number(w, "elements", space.elements)
         with w.if_block(f"{i} < {count}"):
-            places = unravel_index(w, i, _extents(w, space))
+            places = unravel_index(w, i, _extents(w, space, len(space.shape)))
             body(i, [w.index(each) for each in _indices(w, space, places, starts)])
         return
     *outer, inner = space.shape
@@ -105,16 +110,16 @@ def write_iteration(
     # harm: knowing that j is below a power of two, a compiler adds it by "or" and misses the contiguous access.
     in_range = [f"{row} < {rows}"] + ([f"{j} < {length}"] if inner % VECTOR_ITEMS else [])
     with w.if_block(w.all_of(*in_range)):
-        places = unravel_index(w, row, _extents(w, space)[:-1])
+        places = unravel_index(w, row, _extents(w, space, len(outer)))
         lines = [w.index(each) for each in _indices(w, space, places, starts)]
         steps = [space.number(w, f"step{number}", each[-1]) for number, each in enumerate(space.strides)]
         others = [w.index(_sum([line, j], ["1", step])) for line, step in zip(lines, steps, strict=True)]
         body(w.index(f"{row} * {length} + {j}"), others)
 
 
-def _extents(w: KernelWriter, space: IterationSpace) -> list[str]:
-    """Return the texts of the extents by which numbers are divided; that of the first axis is not."""
-    return [space.number(w, f"extent{axis}", n) if axis else str(n) for axis, n in enumerate(space.shape)]
+def _extents(w: KernelWriter, space: IterationSpace, axes: int) -> list[str]:
+    """Return the texts of the extents of the first axes; numbers are not divided by that of the very first."""
+    return [space.number(w, f"extent{axis}", n) if axis else str(n) for axis, n in enumerate(space.shape[:axes])]
 
 
 def _indices(w: KernelWriter, space: IterationSpace, places: Sequence[str], starts: Sequence[int]) -> list[str]:

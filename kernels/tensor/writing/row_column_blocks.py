@@ -69,7 +69,8 @@ def write_blocks(w: KernelWriter, space: IterationSpace, vectors: int, body: Cal
         # The last block is shifted to be full: it overlaps the block before and repeats its results.
         last = space.number(w, "last_block", inner - width)
         start = w.index(w.select(f"({start} < {last})", start, last))
-    places = unravel_index(w, row, [space.number(w, f"extent{axis}", n) for axis, n in enumerate(outer)])
+    extents = [space.number(w, f"extent{axis}", n) if axis else str(n) for axis, n in enumerate(outer)]
+    places = unravel_index(w, row, extents)
     steps = [space.number(w, f"stride{axis}", step) for axis, step in enumerate(space.strides[0][:-1])]
     terms = [start, *(f"{place} * {step}" for place, step in zip(places, steps, strict=False))]
     body(w.index(f"{row} * {space.number(w, 'length', inner)} + {start}"), w.index(" + ".join(terms)))

@@ -149,6 +149,8 @@ void syclsched_note(struct job *job)
     judge_helpers(job, took_ns);
     if (job->trials[way]++ % BLOCK && job->trials[way] <= TRIALS)
         add_time(job, way, took_ns);
+    if (is_long(job) && took_ns <= LONGEST_NS)
+        job->since_trials = AGAIN; /* its trials were disturbed: all ways are tried again */
     if (way == ON_CALLER && job->trials[way] == FEWEST)
         job->is_divided = divide(job);
     for (int each = SUBMITTED; each < WAYS; ++each)

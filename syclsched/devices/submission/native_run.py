@@ -44,7 +44,8 @@ class _Result(ctypes.Structure):
     _fields_ = [("to", ctypes.c_void_p), ("source", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]
 
 
-#: Trial runs of each way, as in ``_submit_flight.h``.
+#: Ways to make a run, and trial runs of each, as in ``_submit_flight.h``.
+WAYS: Final = 3
 TRIALS: Final = 18
 
 
@@ -94,7 +95,7 @@ class _Job(ctypes.Structure):
         ("since_trials", ctypes.c_int64),
         ("again", ctypes.c_int64),
         ("timed", ctypes.c_int64 * 3),
-        ("times_ns", ctypes.c_int64 * TRIALS * 3),
+        ("times_ns", ctypes.c_int64 * TRIALS * WAYS),
     ]
 
 
@@ -237,7 +238,7 @@ class NativeRun:
 
     @property
     def runs_on_caller(self) -> int:
-        """The number of trial runs on the calling thread; set to its end, `TRIALS`, once one way has proved faster."""
+        """The number of runs on the calling thread; `TRIALS` or more once they are no longer trials."""
         return int(self._job.trials[1])
 
     @property

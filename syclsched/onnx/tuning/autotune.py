@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from syclsched.costs import CostModel
+from syclsched.devices.submission.native_run import TRIALS, WAYS
 from syclsched.errors import CapabilityError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -68,8 +69,8 @@ _LOGGER = logging.getLogger("syclsched")
 #: Share of a memory limit for which a plan is made if one for all of it is not replayed. A plan on one lane takes up to
 #: 0.2 % more than its peak.
 _LAID_OUT: Final = 0.995
-#: Runs of each of two short plans before they are compared: more than those that try the calling thread.
-SHORT_WARM_UPS: Final = 20
+#: Runs of each of two short plans before they are compared: more than those that try the ways to make a run.
+SHORT_WARM_UPS: Final = WAYS * TRIALS + 2
 
 
 class VariantMaker(Protocol):

@@ -65,10 +65,14 @@ class _PlanRatio:
 
     @property
     def is_kept_busy(self) -> bool:
-        """The same if others used the machine meanwhile: only a significant and large difference counts."""
-        in_doubt = self.limit > 1.0
-        against = self.ratio * _CLEARLY_BUSY > 1.0 if in_doubt else self.ratio < _CLEARLY_BUSY
-        return in_doubt != (against and self.margin >= _EARLY)
+        """The same if others used the machine meanwhile: only a large and significant difference counts.
+
+        Without one, the plan with kernels is kept if its limit is above 1.
+        """
+        is_clear = self.margin >= _EARLY
+        if self.limit > 1.0:
+            return not (is_clear and self.ratio * _CLEARLY_BUSY > 1.0)
+        return is_clear and self.ratio < _CLEARLY_BUSY
 
     @property
     def margin(self) -> float:

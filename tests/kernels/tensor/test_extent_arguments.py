@@ -34,8 +34,10 @@ def test_numbers_are_parameters_in_the_order_of_their_first_use() -> None:
 def test_a_number_that_no_argument_holds_is_a_constant() -> None:
     given = ExtentArguments()
     assert given("most", (1 << 31) - 1) == "most"
-    assert given("more", 1 << 31) == "2147483648L"
-    assert given.values == ((1 << 31) - 1,)
+    assert given("more", 1 << 31) == "(2147483648L)"
+    assert given("least", -(1 << 31)) == "least"
+    assert given("less", -(1 << 31) - 1) == "(-2147483649L)"
+    assert given.values == ((1 << 31) - 1, -(1 << 31))
 
 
 def code(operation: Operation, name: str = "opencl-c", **shapes: tuple[int, ...]) -> OpenCLSource:
