@@ -185,6 +185,18 @@ def test_all_ways_are_tried_again_after_more_and_more_runs(runs: list[NativeRun]
         assert tried == [127, 639]
 
 
+def test_disturbed_trials_end_with_a_short_run(runs: list[NativeRun]) -> None:
+    with compiled() as model:
+        model(given(0))
+        job = runs[-1]._job
+        job.trials[:], job.typical_ns[:] = [TRIALS] * 3, [60_000_000_000, 0, 0]  # as if others had used the processors
+        for seed in range(100):  # one run below 2 ms, of more that are submitted, makes all ways be tried again
+            assert right(model(given(seed)), given(seed))
+            if job.trials[0] < TRIALS:
+                break
+        assert job.trials[0] < TRIALS and job.typical_ns[0] < 60_000_000_000
+
+
 def test_after_delayed_runs_more_and_more_are_made_without_helpers(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
