@@ -130,7 +130,7 @@ def test_faster_kernels_replace_the_library_in_a_run(
     monkeypatch.setattr(autotune, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(autotune, "saved_share", lambda *_: 1.0)
     monkeypatch.setattr(autotune, "is_known_faster", lambda *_: None)
-    monkeypatch.setattr(autotune, "measure_is_faster", lambda device, history, mixed, measure: bool(measure()))
+    monkeypatch.setattr(autotune, "measure_is_faster", lambda device, history, mixed, measure, *_: bool(measure()))
     done = call(capsys, "run", MODEL, "--shape", "batch=1", "--devices", "cpu", "--compare", "onnxruntime")
     assert done.code == 0, done.err
     assert "right, largest difference" in " ".join(done.out.split())
