@@ -61,7 +61,7 @@ def test_first_calls_choose_kernels_without_trying_them(
     monkeypatch.setattr(kernel_selection, "CLEAR_SHARE", -1e9)
     monkeypatch.setattr(kernel_selection, "SHORT_S", 0.0)
     monkeypatch.setattr(autotune, "_traced", lambda *_: pytest.fail("the model was run to time its tasks"))
-    monkeypatch.setattr(autotune, "time_alternating", lambda *_: pytest.fail("plans were run to compare them"))
+    monkeypatch.setattr(autotune, "time_alternating", lambda *_, **__: pytest.fail("plans were run to compare them"))
     monkeypatch.setattr(kernel_selection, "select_kernels", lambda order, *_: frozenset(order))
     monkeypatch.setattr(compared_networks, "PICTURE_SIZE", 96)  # another model
     model, x = compared_networks.of_pictures(), np.random.default_rng(0).random((1, 3, 96, 96), np.float32)
