@@ -147,8 +147,8 @@ def test_a_loss_of_the_model_needs_no_target(folder: Path, capsys: pytest.Captur
     model.graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch"]))
     model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
     onnx.save(model, "whole.onnx")
-    data = np.load("data.npz")
-    np.savez("whole.npz", x=data["x"], labels=data["y"])
+    with np.load("data.npz") as data:
+        np.savez("whole.npz", x=data["x"], labels=data["y"])
     given = ("--epochs", "2", "--devices", "cpu")
     found = call(capsys, "train", "whole.onnx", "--data", "whole.npz", "--loss", "model", *given)
     assert found.code == 0, found.err
