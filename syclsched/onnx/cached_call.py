@@ -46,6 +46,7 @@ class CachedCall:
 
     Where calls of several threads meet and are short, each caller gets a runner; else they wait in their order.
     ``has_checks`` says whether values are to be checked in Python; C checks the indices of `INDEX_DTYPES`.
+    ``decided`` has the values of inputs for which the model is planned: with others the fast path does not apply.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class CachedCall:
         another: Callable[[], Repeat | None],
         *,
         has_checks: bool,
+        decided: Mapping[str, Array],
     ) -> None:
         self.bound = bound
         self._names = tuple(dtypes)
@@ -70,6 +72,7 @@ class CachedCall:
         self._results = None if bound.specialised.returns_fetched else bound.specialised.results
         self._forms = [(bound.specialised.shapes[name], dtype) for name, dtype in dtypes.items()]
         self._checks = bound.specialised.check_values if has_checks else None
+        self._decided = [(self._names.index(name), value.tobytes()) for name, value in decided.items()]
 
     def run(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, without any run, if the inputs differ or the fast path does not apply."""
@@ -78,6 +81,8 @@ class CachedCall:
             if len(by_name) != self._count:
                 return None
             given = tuple(map(by_name.get, self._names))
+        if self._decided and not self._is_planned_for(given):
+            return None
         if self._checks is not None:
             if [(getattr(each, "shape", None), getattr(each, "dtype", None)) for each in given] != self._forms:
                 return None  # other plans allow other indices, and other types may not be compared
@@ -96,6 +101,11 @@ class CachedCall:
         if waited_from_s and outputs is not None and time.perf_counter() - waited_from_s < SHORT_S:
             self._is_short = True
         return outputs if outputs is None or self._results is None else self._results(outputs)
+
+    def _is_planned_for(self, given: tuple[Any, ...]) -> bool:
+        return len(given) == self._count and all(
+            type(given[at]) is np.ndarray and given[at].tobytes() == value for at, value in self._decided
+        )
 
     def _further_runner(self) -> Repeat | None:
         """Return a runner that has become idle, or another one; None if calls are not short or there are enough."""
@@ -150,8 +160,9 @@ def cached_call_for(
     bound: BoundModel,
     dtypes: Mapping[str, np.dtype[Any]],
     another_runner: Callable[[BoundModel], Runner | None],
+    decided: Mapping[str, Array],
 ) -> CachedCall | None:
-    """Return a fast path for repeated calls; None if there is none."""
+    """Return a fast path for repeated calls with the values for which a model is planned; None if there is none."""
     from syclsched.devices.native.input_arrays import INDEX_DTYPES
     from syclsched.execution.replay.input_commands import InputSpec
 
@@ -181,4 +192,6 @@ def cached_call_for(
     # Labels and parts of an input are checked in Python, and so are unusual types.
     is_covered = all(name in ranges and len(each) == 1 for name, each in picked.items())
     has_checks = specialised.checks is not None or not is_covered
-    return None if repeat is None else CachedCall(bound, dtypes, repeat, another, has_checks=has_checks)
+    if repeat is None:
+        return None
+    return CachedCall(bound, dtypes, repeat, another, has_checks=has_checks, decided=decided)

@@ -141,14 +141,18 @@ class CompiledModel:
             self._state.expect_run()
         made = self._plans.call_with(run, values)
         last = self._plans.last
-        by_value = self._plans.by_value.inputs
-        if last is not None and last is not self._cached_call_of and not any(name in values for name in by_value):
-            self._cached_call_of = last
-            self._cached_call = None if self.model.is_composed else self._cached_call_for(last)
+        if last is not None and last is not self._cached_call_of:
+            decided = self._plans.by_value.planned_by(values)
+            if not decided or last.key == self._plans.key(values):  # else it is the plan of another thread's call
+                self._cached_call_of = last
+                self._cached_call = None if self.model.is_composed else self._cached_call_for(last, decided)
         return values.results(made)
 
-    def _cached_call_for(self, bound: BoundModel) -> FastPath | None:
-        """Return the fast path of a plan; with carried values, for as long as their memory stays where it is."""
+    def _cached_call_for(self, bound: BoundModel, decided: Mapping[str, Array]) -> FastPath | None:
+        """Return the fast path of a plan; with carried values, for as long as their memory stays where it is.
+
+        ``decided`` has the values for which the plan was made.
+        """
         state = self._state
         version = 0 if state is None else state.version
         if bound.cached_call is None or bound.cached_version != version:
@@ -157,7 +161,7 @@ class CompiledModel:
             dtypes = self._inputs.dtypes_of(bound.specialised.shapes)
             if dtypes and self._buckets is not None:
                 dtypes = dtypes | self._buckets.extent_dtypes(bound.specialised.shapes)
-            bound.cached_call = cached_call_for(bound, dtypes, another) if can_repeat and dtypes else None
+            bound.cached_call = cached_call_for(bound, dtypes, another, decided) if can_repeat and dtypes else None
             bound.cached_version = version
         return bound.cached_call
 

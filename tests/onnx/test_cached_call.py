@@ -141,6 +141,58 @@ def test_indices_are_checked_in_each_call_and_may_be_negative(
     assert found == [True, False] * 3
 
 
+def rated_model() -> Any:
+    """Return a model whose branches of If, and the shapes of its results, depend on an input: 2x, or x twice."""
+
+    def branch(name: str, nodes: list[Any], extent: int) -> Any:
+        return onnx.helper.make_graph(nodes, name, [], [onnx.helper.make_tensor_value_info(name, 1, [extent])])
+
+    double = branch("double", [onnx.helper.make_node("Add", ["x", "x"], ["double"])], 4)
+    twice = branch("twice", [onnx.helper.make_node("Concat", ["x", "x"], ["twice"], axis=0)], 8)
+    nodes = [
+        onnx.helper.make_node("Equal", ["rate", "sixteen"], ["is_sixteen"]),
+        onnx.helper.make_node("If", ["is_sixteen"], ["y"], then_branch=double, else_branch=twice),
+    ]
+    return model_of(nodes, {"x": (4,), "rate": ()}, ["y"], {"sixteen": np.array(16, np.int64)}, dtypes={"rate": 7})
+
+
+def test_calls_with_the_same_deciding_values_use_the_fast_path(monkeypatch) -> None:
+    fast: list[bool] = []
+    call = CachedCall.run
+
+    def noted(self: CachedCall, given: tuple[Any, ...]) -> Any:
+        made = call(self, given)
+        fast.append(made is not None)
+        return made
+
+    def is_right(number: int, rate: int) -> bool:
+        given = np.arange(4, dtype=np.float32) + number
+        wanted = given * 2 if rate == 16 else np.tile(given, 2)
+        return np.array_equal(compiled(given, np.array(rate))["y"], wanted)
+
+    with syclsched.compile(rated_model(), devices="cpu", autotune=False) as compiled:
+        assert is_right(0, 16) and is_right(0, 8)  # both plans are made
+        monkeypatch.setattr(CachedCall, "run", noted)
+        assert all(is_right(number, 8) for number in range(4)) and fast == [True] * 4
+        fast.clear()
+        assert all(is_right(number, rate) for number, rate in enumerate([16, 16, 8, 8]))
+        assert fast == [False, True, False, True]
+        with pytest.raises(ArgumentError, match="rate"):
+            compiled(np.zeros(4, np.float32), np.array(16, np.int32))
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(is_right, range(400), [16, 8, 8] * 134))
+    with syclsched.compile(rated_model(), devices="cpu", autotune=False) as compiled:
+        call_with = compiled._plans.call_with
+
+        def followed(do: Any, values: Any) -> Any:
+            made = call_with(do, values)
+            call_with(do, values.replaced({**values, "rate": np.array(16)}))  # as if by another thread
+            return made
+
+        monkeypatch.setattr(compiled._plans, "call_with", followed)
+        assert all(is_right(number, rate) for number, rate in enumerate([8, 8, 16, 8]))
+
+
 def test_empty_inputs_are_taken() -> None:
     model = model_of([onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, ["y"])
     with syclsched.compile(model, devices="cpu", autotune=False) as made:

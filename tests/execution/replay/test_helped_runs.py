@@ -189,7 +189,10 @@ def test_disturbed_trials_end_with_a_short_run(runs: list[NativeRun]) -> None:
     with compiled() as model:
         model(given(0))
         job = runs[-1]._job
-        job.trials[:], job.typical_ns[:] = [TRIALS, 0, 0], [60_000_000_000, 0, 0]  # as if others had used the processors
+        job.trials[:], job.typical_ns[:] = (
+            [TRIALS, 0, 0],
+            [60_000_000_000, 0, 0],
+        )  # as if others had used the processors
         for seed in range(100):  # one run below 2 ms, of more that are submitted, makes all ways be tried again
             assert right(model(given(seed)), given(seed))
             if job.trials[0] < TRIALS:
