@@ -8,6 +8,7 @@ receives it once, in the layout its implementations want, and keeps it as long a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -64,7 +65,8 @@ class Constant:
     """
 
     __slots__ = (
-        "__weakref__", "_array", "_digest", "_lent", "_parts", "_read", "dtype", "name", "nbytes", "number", "shape"
+        "__weakref__", "_array", "_digest", "_lent", "_read", "_views", "_whole", "dtype", "name", "nbytes", "number",
+        "shape",
     )  # fmt: skip
 
     shape: tuple[int, ...]
@@ -76,7 +78,9 @@ class Constant:
     _read: Callable[[], Array] | None
     _lent: ref[Array] | None
     _digest: str | None
-    _parts: WeakValueDictionary[RowRange, Constant]
+    #: Parts of it and the value under other shapes, with their names; and the constant of which it is such a view.
+    _views: WeakValueDictionary[tuple[Callable[[Array], Array], str | None], Constant]
+    _whole: Constant | None
 
     def __init__(self, data: Array, name: str | None = None, read: Callable[[], Array] | None = None) -> None:
         view = data.view()
@@ -91,7 +95,8 @@ class Constant:
         put("name", name)
         put("number", next(_numbers))
         put("_digest", None)
-        put("_parts", WeakValueDictionary())
+        put("_views", WeakValueDictionary())
+        put("_whole", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a constant's {name} cannot be changed")
@@ -149,8 +154,8 @@ class Constant:
         put = super().__setattr__
         put("_read", read)
         put("_array", None)
-        for (start, stop), part in list(self._parts.items()):
-            part.evict(partial(_viewed, self, partial(_rows, start, stop)))
+        for (view, _), part in list(self._views.items()):
+            part.evict(partial(_viewed, self, view))
 
     def restore(self, value: Array) -> None:
         """Keep the value in host memory again."""
@@ -192,15 +197,20 @@ class Constant:
         start, stop = rows
         if (start, stop) == (0, *self.shape[:1]):
             return self
-        found = self._parts.get((start, stop))
-        if found is None:
-            name = None if self.name is None else f"{self.name}[{start}:{stop}]"
-            found = self._parts.setdefault((start, stop), self._of(partial(_rows, start, stop), name))
-        return found
+        name = None if self.name is None else f"{self.name}[{start}:{stop}]"
+        return self._view(_Rows(start, stop), name)
 
     def reshaped(self, shape: tuple[int, ...], name: str | None = None) -> Constant:
-        """Return the value under another shape as a separate constant, without a copy."""
-        return self._of(partial(_reshaped, shape), name)
+        """Return the value under another shape as a separate constant, without a copy; always the same object."""
+        return self._view(_Reshaped(shape), name)
+
+    def _view(self, view: Callable[[Array], Array], name: str | None) -> Constant:
+        found = self._views.get((view, name))
+        if found is None:
+            made = self._of(view, name)
+            object.__setattr__(made, "_whole", self)  # a view is found for as long as it is used
+            found = self._views.setdefault((view, name), made)
+        return found
 
     def _of(self, view: Callable[[Array], Array], name: str | None) -> Constant:
         array, read = self._array, self._read
@@ -224,12 +234,25 @@ def digest_of(array: Array) -> str:
     return f"{hash((array.shape, array.dtype.name, *pieces)) & _ALL_BITS:016x}"
 
 
-def _rows(start: int, stop: int, whole: Array) -> Array:
-    return whole[start:stop]
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A range of rows of a value."""
+
+    start: int
+    stop: int
+
+    def __call__(self, whole: Array) -> Array:
+        return whole[self.start : self.stop]
 
 
-def _reshaped(shape: tuple[int, ...], whole: Array) -> Array:
-    return whole.reshape(shape)
+@dataclass(frozen=True, slots=True)
+class _Reshaped:
+    """A value under another shape."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, whole: Array) -> Array:
+        return whole.reshape(self.shape)
 
 
 def _viewed(whole: Constant, view: Callable[[Array], Array]) -> Array:

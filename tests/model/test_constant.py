@@ -84,6 +84,20 @@ def _task(graph, **arguments):
     return graph.kernel(AXPY, **arguments)
 
 
+def test_another_shape_is_the_same_object_while_referenced():
+    value = np.arange(6.0)
+    whole = syclsched.constant(value, name="w")
+    turned = whole.reshaped((3, 2), "w")
+    assert whole.reshaped((3, 2), "w") is turned and whole.reshaped((2, 3), "w") is not turned
+    number = whole.number
+    del whole
+    gc.collect()
+    assert turned._whole is not None and turned._whole.number == number
+    assert np.array_equal(turned.data, value.reshape(3, 2))
+    turned._whole.evict(lambda: value)
+    assert turned.data.shape == (3, 2) and np.array_equal(turned.data.ravel(), value)
+
+
 def test_task_has_constants_and_arrays():
     graph = syclsched.TaskGraph()
     y = graph.array("y", (4,), "float64")

@@ -20,6 +20,7 @@ from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.graph_parts.builtin_operations import copy_operation
 from syclsched.model.graph_parts.naming import MAX_NAME_LENGTH
+from syclsched.model.operation import Shape
 from syclsched.model.task import LogicalArray, ReshapedArray
 
 #: Characters not allowed in names of arrays and tasks: control characters, and brackets, which denote rows.
@@ -156,12 +157,15 @@ class _Lowering:
         self._views[value.name] = view
         return view
 
-    def _read(self, name: str) -> Any:
-        """Return the task argument for a value: an array, a reshaped view, or a constant."""
+    def _read(self, name: str, shape: Shape | None = None) -> Any:
+        """Return the task argument for a value, maybe under another shape: an array, a reshaped view, or a constant."""
         found = self._views.get(name)
-        if found is not None:
-            return found.read() if isinstance(found, LogicalArray) else found
-        return self._constant(name)
+        if found is None:
+            made = self._constant(name)
+            return made if shape is None or shape == made.shape else made.reshaped(shape, made.name)
+        if shape is not None and shape != found.shape:
+            return found.reshaped(shape)
+        return found.read() if isinstance(found, LogicalArray) else found
 
     def _constant(self, name: str) -> Constant:
         # One object per piece of memory: a weight with two names, or used by several graphs, is uploaded once.
@@ -212,7 +216,9 @@ class _Lowering:
     def _made(self, node: CanonicalNode) -> None:
         network = self._network
         call = operation_call(node, network.values)
-        arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
+        arguments: dict[str, Any] = {
+            parameter: self._read(name, call.reshaped.get(parameter)) for parameter, name in call.reads.items()
+        }
         for parameter, array in call.constants.items():
             arguments[parameter] = shared_constant(array, _safe(f"{node.name} {parameter}"))
         for position, (parameter, name) in enumerate(call.writes.items()):
@@ -223,8 +229,9 @@ class _Lowering:
                 # The result overwrites the value it updates.
                 if node.kind != "update":  # which comes after all that read the value before
                     self._check_overwritten(node, call.updated[parameter])
-                self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
-                arguments[parameter] = self._views[name].update()
+                self._views[name] = view = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
+                shape = call.reshaped.get(parameter, view.shape)
+                arguments[parameter] = (view if shape == view.shape else view.reshaped(shape)).update()
             elif name is not None:
                 made = self._declare_made(network.values[name])
                 shape = call.reshaped.get(parameter, made.shape)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from syclsched.frontends.onnx.counted.counted_operation import counted_call
@@ -65,6 +66,8 @@ _Factory = Callable[[CanonicalNode, Mapping[str, Value]], Operation]
 
 #: Attributes of both kinds of convolutions.
 _WINDOWS: Final = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
+#: Attributes of them with a number for each spatial axis.
+_OF_AXES: Final = ("strides", "dilations", "output_padding")
 #: Attributes of matrix products.
 _PRODUCT: Final = ("transpose_a", "transpose_b", "alpha", "beta", "activation", "interleaved")
 #: Attributes of aligned regions and of their gradient.
@@ -114,6 +117,7 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
         return _dynamic_quantise_call(node, values)
     if node.kind == "reduce" and (full := _full_reduction(node, values)) is not None:
         return full
+    node, reshaped = _with_unit_axis_first(node, values)
     operation = _FACTORIES[node.kind](node, values)
     names = PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
@@ -121,7 +125,37 @@ def operation_call(node: CanonicalNode, values: Mapping[str, Value]) -> Operatio
     if len(written) > 1:
         return OperationCall(operation, reads, dict(zip(written, node.outputs, strict=False)))
     updated = {"y": reads.pop("r")} if _in_place(node) else {"y": reads.pop("y")} if "y" in reads else {}
-    return OperationCall(operation, reads, {"y": node.outputs[0]}, updated=updated)
+    return OperationCall(operation, reads, {"y": node.outputs[0]}, reshaped=reshaped, updated=updated)
+
+
+def _with_unit_axis_first(
+    node: CanonicalNode, values: Mapping[str, Value]
+) -> tuple[CanonicalNode, Mapping[str, tuple[int, ...]]]:
+    """Return a convolution along (N, C, L, 1) as one along (N, C, 1, L), and the shapes of its parameters.
+
+    Memory is the same, and kernels compute neighbouring elements of the last axis together. Other nodes are unchanged.
+    """
+    if node.kind not in ("conv", "conv_transpose", "integer_conv") or len(node.attributes["strides"]) < 2:
+        return node, {}
+    at, ndim = node.attributes, len(node.attributes["strides"])
+    shapes = {
+        parameter: values[name].shape
+        for parameter, name in (*zip(PARAMETERS[node.kind], node.inputs, strict=False), ("y", node.outputs[0]))
+        if name is not None and len(values[name].shape) == ndim + 2
+    }
+    # The weights have their axes behind the first two in both layouts.
+    ends = {parameter: ndim + 1 if at["channels_last"] and parameter != "w" else ndim + 2 for parameter in shapes}
+    if any(shape[ends[parameter] - 1] != 1 for parameter, shape in shapes.items()) or any(at["pads"][ndim - 1 :: ndim]):
+        return node, {}
+
+    def turned(numbers: tuple[int, ...], end: int) -> tuple[int, ...]:
+        """Move the number of the last spatial axis before those of the others."""
+        return (*numbers[: end - ndim], numbers[end - 1], *numbers[end - ndim : end - 1], *numbers[end:])
+
+    changed = {name: turned(at[name], ndim) for name in _OF_AXES if name in at}
+    changed["pads"] = turned(turned(at["pads"], ndim), 2 * ndim)
+    reshaped = {parameter: turned(shape, ends[parameter]) for parameter, shape in shapes.items()}
+    return replace(node, attributes={**at, **changed}), reshaped
 
 
 def _own_call(node: CanonicalNode) -> OperationCall:

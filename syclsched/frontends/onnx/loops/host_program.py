@@ -31,7 +31,9 @@ def node_calls(
         arrays[target] = arrays[source].reshape(values[target].shape)
         return []
     call = operation_of(node, values)
-    arguments = {parameter: arrays[name] for parameter, name in call.reads.items()} | dict(call.constants)
+    arguments = dict(call.constants)
+    for parameter, read in call.reads.items():
+        arguments[parameter] = arrays[read].reshape(call.reshaped.get(parameter, arrays[read].shape))
     calls: list[Callable[[], object]] = []
     for position, (parameter, name) in enumerate(call.writes.items()):
         if name is not None:
