@@ -29,6 +29,10 @@ _DECLARED: Final = {
     (MICROSOFT, "BiasGelu"): "A B -> C ;",
     (MICROSOFT, "BiasSplitGelu"): "X bias -> Y ;",
     (MICROSOFT, "DequantizeLinear"): "x x_scale x_zero_point? -> y ; axis:i",
+    (MICROSOFT, "DynamicQuantizeLSTM"): (
+        "X W R B? sequence_lens? initial_h? initial_c? P? W_scale W_zero_point R_scale R_zero_point -> Y? Y_h? Y_c? ; "
+        "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i input_forget:i"
+    ),
     (MICROSOFT, "DynamicQuantizeMatMul"): "A B b_scale b_zero_point? bias? -> Y ;",
     (MICROSOFT, "EmbedLayerNormalization"): (
         "input_ids segment_ids? word_embedding position_embedding segment_embedding? gamma beta mask? position_ids? -> "
@@ -105,7 +109,7 @@ _DECLARED: Final = {
     ),
     (MICROSOFT, "TransposeMatMul"): _MATMUL,
 }
-_TYPES: Final = {"f": "FLOAT", "i": "INT", "s": "STRING", "fs": "FLOATS", "is": "INTS"}
+_TYPES: Final = {"f": "FLOAT", "i": "INT", "s": "STRING", "fs": "FLOATS", "is": "INTS", "ss": "STRINGS"}
 _OPTIONS: Final = {"?": "Optional", "*": "Variadic"}
 
 
