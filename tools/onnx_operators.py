@@ -77,11 +77,11 @@ operators, devices execute {microsoft}. They are composed of the operations of t
 becomes the same network as the original. Tests compare them with ONNX Runtime, or with other operators where ONNX
 Runtime has them on GPUs only. The weights of `MatMulNBits` must be constant; they are unpacked when the model is
 loaded. `DynamicQuantizeLSTM` is an LSTM in float32 with dequantised weights: ONNX Runtime also rounds the input, and
-the state before each step, to 8 bits, and its results differ by that rounding. Refused are rotary positions within
-`Attention`, packed sequences without padding, the input `past_sequence_length` for a buffer that past and present
-share, and quantised caches of `GroupQueryAttention`, whose `total_sequence_length` must be known. Results of other
-quantised operators may differ from ONNX Runtime's by one unit. `ORT_ENABLE_ALL` writes operators of
-`com.microsoft.nchwc`, for one kind of processor; these are refused.
+the state before each step, to 8 bits, and without VNNI it saturates sums of two products, so its results differ by as
+much. Refused are rotary positions within `Attention`, packed sequences without padding, the input
+`past_sequence_length` for a buffer that past and present share, and quantised caches of `GroupQueryAttention`, whose
+`total_sequence_length` must be known. Results of other quantised operators may differ from ONNX Runtime's by one unit.
+`ORT_ENABLE_ALL` writes operators of `com.microsoft.nchwc`, for one kind of processor; these are refused.
 """
 
 

@@ -82,12 +82,13 @@ def by_steps(every: dict[str, Any], direction: str) -> dict[str, Any]:
     """Return the results of the LSTM, sequence by sequence and step by step."""
     w, r = dequantised(every, "w"), dequantised(every, "r")
     count = len(DIRECTIONS[direction])
-    y, ends = np.zeros((STEPS, count, BATCH, HIDDEN)), np.zeros((2, count, BATCH, HIDDEN))
+    steps, batch, _ = every["x"].shape
+    y, ends = np.zeros((steps, count, batch, HIDDEN)), np.zeros((2, count, batch, HIDDEN))
     bias = every.get("b", np.zeros((count, 8 * HIDDEN))).reshape(count, 2, -1).sum(1)
     peepholes = every.get("p", np.zeros((count, 3 * HIDDEN))).reshape(count, 3, HIDDEN)
-    lengths = every.get("n", np.full(BATCH, STEPS))
+    lengths = every.get("n", np.full(batch, steps))
     for at, backwards in enumerate(DIRECTIONS[direction]):
-        for row in range(BATCH):
+        for row in range(batch):
             h, c = (every[each][at, row] if each in every else np.zeros(HIDDEN) for each in "hc")
             of_input, of_output, of_forget = peepholes[at]
             for step in range(lengths[row])[:: -1 if backwards else 1]:
@@ -198,3 +199,17 @@ def test_devices_compute_a_quantised_lstm(tmp_path: Path) -> None:
     with syclsched.compile(made, devices="cpu", autotune=False) as compiled:
         got = compiled(inputs)
     assert all(np.allclose(got[name], expected[name], atol=1e-5) for name in OUTPUTS)
+
+
+@pytest.mark.sycl
+def test_devices_take_buckets_of_steps_and_sequences() -> None:
+    constants = weights("bidirectional", "uint8", by_channel=False)
+    made = model({"x": array(STEPS, BATCH, FEATURES)}, constants, "bidirectional")
+    for axis, name in enumerate(("steps", "batch")):
+        made.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    buckets = {"steps": [4, 8], "batch": [2, 4]}
+    with syclsched.compile(made, devices="cpu", autotune=False, buckets=buckets) as compiled:
+        for steps, batch in ((6, 3), (4, 1)):
+            given = {"x": array(steps, batch, FEATURES)}
+            got, exact = compiled(given), by_steps(given | constants, "bidirectional")
+            assert all(np.abs(got[name] - exact[name]).max() < 2e-6 for name in OUTPUTS)
