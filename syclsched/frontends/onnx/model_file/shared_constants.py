@@ -15,8 +15,8 @@ import numpy as np
 from syclsched.frontends.onnx.model_file.mapped_files import mapped_location
 from syclsched.model.constant import Constant
 
-#: By array identity; the constant keeps the array alive.
-_BY_ARRAY: Final[WeakValueDictionary[int, Constant]] = WeakValueDictionary()
+#: By address: each import may make views of its own; the constant keeps the memory alive.
+_BY_ADDRESS: Final[WeakValueDictionary[tuple[Any, ...], Constant]] = WeakValueDictionary()
 #: By address in a mapped file; the constant keeps the mapping alive.
 _BY_PLACE: Final[WeakValueDictionary[tuple[Any, ...], Constant]] = WeakValueDictionary()
 #: By content, for arrays that are computed at each import.
@@ -26,14 +26,14 @@ _BY_VALUE: Final[WeakValueDictionary[str, Constant]] = WeakValueDictionary()
 def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Constant:
     """Return a constant for an array; the same object for the same array or an equal value."""
     place = mapped_location(array) if array.flags.c_contiguous else None
+    key = (array.ctypes.data, array.shape, array.strides, array.dtype)
     if place is not None:
         file, offset = place
-        key = (array.ctypes.data, array.shape, array.dtype)
         found = _BY_PLACE.get(key)
         if found is None:
             found = _BY_PLACE[key] = Constant(array, name, partial(file.load, offset, array.dtype, array.shape))
         return found
-    found = _BY_ARRAY.get(id(array))
+    found = _BY_ADDRESS.get(key)
     if found is not None and found.is_of(array):
         return found
     whole = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
@@ -44,7 +44,7 @@ def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Con
         equal = _BY_VALUE.setdefault(made.digest, made)
         if equal is not made:
             return equal
-    _BY_ARRAY[id(array)] = made
+    _BY_ADDRESS[key] = made
     return made
 
 
