@@ -142,14 +142,14 @@ def _declaration(source: str, kernel: str, between: str = "") -> tuple[str, list
 
     ``between`` matches what may stand between ``__kernel`` and ``void``.
     """
-    found = re.findall(
-        rf"([^\n;}}]*)\b(?:__)?kernel\b{between}\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{", source
-    )
+    declaration = rf"\b(?:__)?kernel\b{between}\s+void\s+{re.escape(kernel)}\s*\(([^()]*)\)\s*\{{"
+    found = list(re.finditer(declaration, source))
     if len(found) != 1:
         return None
-    hints, declared = found[0]
+    before = source[: found[0].start()]
+    hints = before[1 + max(before.rfind(end) for end in "\n;}") :]
     parameters = []
-    for text in declared.split(","):
+    for text in found[0].group(1).split(","):
         name = _LAST_NAME.search(text)
         if name is None or not text[: name.start()].strip():
             return None
