@@ -58,13 +58,14 @@ _TABLE: Final = (
     Pass("concats", "join concatenations, slice what slices are cut from", concats.merge_concats),
     Pass("pads", "let convolutions and poolings pad for themselves", pads.fuse_pads),
     Pass("batch_norm", "take batch normalisations into weights", affine.fold_batch_norms),
+    # Before their factors are taken into weights.
+    Pass("formulas", "find activations in pieces", activation_patterns.replace_activations),
     Pass("scale_shift", "take scales and shifts into weights", affine.fold_scale_shifts),
     Pass(
         "normalisations",
         "find layer normalisation and softmax in pieces",
         normalisation_patterns.replace_normalisations,
     ),
-    Pass("formulas", "find activations in pieces", activation_patterns.replace_activations),
     Pass("pool_order", "average before convolutions of single elements", pool_order.move_average_first),
     Pass(
         "averages",
