@@ -19,6 +19,11 @@ _OTHER_SIZE, _OTHER_WIDTH = 208, 1.25
 #: Channels and extent of convolutions by channel, of inverted residuals and of smooth ones.
 _RESIDUALS = (24, 3), (32, 3), (64, 3), (160, 3)
 _SMOOTH_RESIDUALS = (24, 3), (40, 5), (112, 3), (192, 5)
+#: Channels of a detector's stages, and rows of its pictures.
+_DETECTED, _DETECTED_SIZE = (16, 32, 64, 128, 256), 320
+#: Convolutions by channel of networks for lines of text: channels behind them, extent, stride, slope of shares.
+_LINE_RESIDUALS = (32, 3, 1, 0.2), (64, 3, (2, 1), 1 / 6), (128, 5, 2, 0.2), (256, 5, 1, 1 / 6)
+_LINE_SIZE = 48, 320
 #: Tokens, width and heads of the encoder of texts.
 _TOKENS, _WIDTH, _HEADS = 128, 512, 8
 
@@ -36,6 +41,8 @@ def further_networks() -> Iterator[Any]:
     yield of_small_pictures()
     yield of_inverted_residuals(is_smooth=False)
     yield of_inverted_residuals(is_smooth=True)
+    yield of_detectors()
+    yield of_lines_of_text()
     yield of_quantised_texts()
 
 
@@ -114,6 +121,57 @@ def of_inverted_residuals(*, is_smooth: bool) -> Any:
     layers.add("GlobalAveragePool")
     layers.linear_convolution(1000, 1)
     return layers.model({"x": [1, 3, PICTURE_SIZE, PICTURE_SIZE]}, {layers.value: [1, 1000, 1, 1]})
+
+
+def of_detectors() -> Any:
+    """Return a network with x * sigmoid(x), whose last, small values are joined with earlier ones, as detectors do."""
+    layers, stages = Layers("x", 3), []
+    layers.convolution(_DETECTED[0], 3, stride=2, activation="Silu")
+    for channels in _DETECTED[1:]:
+        layers.convolution(channels, 3, stride=2, activation="Silu")
+        layers.convolution(channels // 2, 1, activation="Silu")
+        before = layers.value
+        for _ in range(2):
+            layers.convolution(channels // 2, 3, activation="Silu")
+        layers.add("Add", before)
+        layers.add("Concat", before, axis=1)
+        layers.channels = channels
+        layers.convolution(channels, 1, activation="Silu")
+        stages.append((layers.value, channels))
+    before = layers.value
+    pooled = [layers.add("MaxPool", kernel_shape=[5, 5], pads=[2, 2, 2, 2]) for _ in range(3)]
+    layers.add("Concat", *pooled[:-1], before, axis=1)
+    layers.channels *= 1 + len(pooled)
+    layers.convolution(_DETECTED[-1], 1, activation="Silu")
+    for earlier, channels in reversed(stages[:-1]):
+        layers.doubled()
+        layers.add("Concat", earlier, axis=1)
+        layers.channels += channels
+        layers.convolution(channels, 1, activation="Silu")
+    layers.linear_convolution(64, 1)
+    size, fewer = _DETECTED_SIZE, _DETECTED_SIZE // 4
+    return layers.model({"x": [1, 3, size, size]}, {layers.value: [1, 64, fewer, fewer]})
+
+
+def of_lines_of_text() -> Any:
+    """Return a network that finds or reads lines of text, with convolutions by channel, and shares of channels."""
+    layers, (rows, columns) = Layers("x", 3), _LINE_SIZE
+    layers.convolution(16, 3, stride=2)
+    layers.add("MaxPool", kernel_shape=[2, 2], pads=[0, 0, 1, 1])
+    before = layers.value
+    layers.convolution(32, 1, activation="HardSwish")
+    for channels, extent, stride, slope in _LINE_RESIDUALS:
+        layers.convolution(layers.channels, extent, stride=stride, groups=layers.channels, activation="HardSwish")
+        layers.excitation(max(8, layers.channels // 4), slope=slope)
+        layers.convolution(channels, 1, activation="HardSwish")
+    layers.convolution(2 * layers.channels, 1, activation="Gelu")
+    layers.linear_convolution(layers.channels // 2, 1)
+    read, layers.value, layers.channels = layers.value, before, 16
+    layers.upsampled(16, "Relu")
+    layers.upsampled(1, "Sigmoid")
+    # The rows become fewer in two of the strides, the columns in one.
+    shape = [1, _LINE_RESIDUALS[-1][0], rows // 8, columns // 4]
+    return layers.model({"x": [1, 3, rows, columns]}, {read: shape, layers.value: [1, 1, 2 * rows, 2 * columns]})
 
 
 def of_texts() -> Any:

@@ -42,16 +42,24 @@ class Layers:
         self.weights[name] = value
         return name
 
-    def linear_convolution(self, channels: int, extent: int, *, stride: int = 1, groups: int = 1) -> str:
+    def linear_convolution(
+        self, channels: int, extent: int, *, stride: int | tuple[int, int] = 1, groups: int = 1
+    ) -> str:
         """Add a convolution, with bias."""
         weights = self.weight(channels, self.channels // groups, extent, extent), self.weight(channels)
         self.channels = channels
         return self.add("Conv", *weights, **_window(extent, stride), group=groups)
 
     def convolution(
-        self, channels: int, extent: int, *, stride: int = 1, groups: int = 1, activation: str = "Relu"
+        self,
+        channels: int,
+        extent: int,
+        *,
+        stride: int | tuple[int, int] = 1,
+        groups: int = 1,
+        activation: str = "Relu",
     ) -> str:
-        """Add a convolution, with bias, and an activation: an operator, ``"Relu6"`` or ``"Silu"``."""
+        """Add a convolution, with bias, and an activation: an operator, ``"Relu6"``, ``"Silu"`` or ``"Gelu"``."""
         import numpy as np
 
         made = self.linear_convolution(channels, extent, stride=stride, groups=groups)
@@ -60,7 +68,7 @@ class Layers:
         if activation == "Silu":
             self.add("Sigmoid")
             return self.add("Mul", made)
-        return self.add(activation)
+        return self.gaussian_unit() if activation == "Gelu" else self.add(activation)
 
     def inverted_residual(self, channels: int, extent: int, *, stride: int = 1, is_smooth: bool = False) -> None:
         """Add a convolution by channel between two of all channels, the last one without an activation.
@@ -84,13 +92,16 @@ class Layers:
         self.linear_convolution(channels, extent)
         self._sum_with(before)
 
-    def excitation(self, inside: int, activation: str = "Relu") -> None:
-        """Add the product of the last value's channels and shares, which follow from the channels' means."""
+    def excitation(self, inside: int, activation: str = "Relu", *, slope: float | None = None) -> None:
+        """Add the product of the last value's channels and shares, which follow from the channels' means.
+
+        Shares are sigmoids, or straight lines of a slope between 0 and 1.
+        """
         value, channels = self.value, self.channels
         self.add("GlobalAveragePool")
         self.convolution(inside, 1, activation=activation)
         self.linear_convolution(channels, 1)
-        share = self.add("Sigmoid")
+        share = self.add("Sigmoid") if slope is None else self.add("HardSigmoid", alpha=slope)
         self.value = value
         self.add("Mul", share)
 
@@ -115,6 +126,19 @@ class Layers:
     def pooling(self, kind: str, stride: int = 1) -> str:
         """Add a pooling of windows of three by three."""
         return self.add(kind, **_window(3, stride))
+
+    def doubled(self) -> str:
+        """Add twice as many rows and columns of the last value."""
+        import numpy as np
+
+        factors, way = self.constant(np.array([1, 1, 2, 2], np.float32)), "asymmetric"
+        return self.add("Resize", "", factors, mode="nearest", coordinate_transformation_mode=way, nearest_mode="floor")
+
+    def upsampled(self, channels: int, activation: str) -> str:
+        """Add a transposed convolution whose kernels do not overlap, with bias, and an activation."""
+        self.add("ConvTranspose", self.weight(self.channels, channels, 2, 2), self.weight(channels), strides=[2, 2])
+        self.channels = channels
+        return self.add(activation)
 
     def halve_by_sum(self, channels: int) -> None:
         """Add two convolutions of the last value with strides, and add their results."""
@@ -286,6 +310,7 @@ class Layers:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
-def _window(extent: int, stride: int) -> dict[str, Any]:
-    """Return the attributes of a window with padding."""
-    return {"kernel_shape": [extent] * 2, "strides": [stride] * 2, "pads": [extent // 2] * 4}
+def _window(extent: int, stride: int | tuple[int, int]) -> dict[str, Any]:
+    """Return the attributes of a window with padding; the stride is that of rows and columns, or of each."""
+    strides = [stride] * 2 if isinstance(stride, int) else [*stride]
+    return {"kernel_shape": [extent] * 2, "strides": strides, "pads": [extent // 2] * 4}
