@@ -384,6 +384,125 @@ def test_of_two_branches_with_much_to_compute_a_run_executes_one() -> None:
         np.testing.assert_allclose(compiled(endless)["z"], -np.tanh((x + 1) @ wide), rtol=1e-3, atol=1e-4)
 
 
+def while_loop(width: int, *, made: bool) -> Any:
+    """Return a recurrent layer as converters write loops of TensorFlow: all that the body reads is carried."""
+    body = graph(
+        [
+            node("Add", ["t", "step"], ["t1"]),
+            node("Gather", ["lines", "t"], ["line"], axis=0),
+            node("Gather", ["masks", "t"], ["mask"], axis=0),
+            node("MatMul", ["line", "v0"], ["p"]),
+            node("MatMul", ["h", "w0"], ["q"]),
+            node("Add", ["p", "q"], ["s"]),
+            node("Tanh", ["s"], ["new"]),
+            node("Where", ["mask", "new", "h"], ["h1"]),
+            node("Cast", ["t1"], ["t2"], to=1),
+            node("Cast", ["last"], ["last2"], to=1),
+            node("Less", ["t2", "last2"], ["d"]),
+            node("Identity", ["v0"], ["v1"]),
+            *([node("Where", ["mask", "new", "none"], ["y"])] if made else []),
+        ],
+        "i c t h last w0 v0 none",
+        "d t1 h1 last w0 v1 none" + made * " y",
+        {"h": (None, width), "w0": (width, width), "v0": (width, width), "none": (None, width), "t": (), "last": ()},
+        step=np.array(1, np.int32),
+    )
+    for each in (*body.input, *body.output):
+        if each.name in ("t", "t1", "last"):
+            each.type.tensor_type.elem_type = 6
+    random = generator(1)
+    shape, batch = ["steps", "batch", width], ["batch", width]
+    nodes = [
+        node("Shape", ["x"], ["extents"]),
+        node("Gather", ["extents", "zero"], ["n"], axis=0),
+        node("Cast", ["n"], ["steps"], to=6),
+        node("Less", ["first", "steps"], ["any"]),
+        node("Gather", ["x", "zero"], ["first_line"], axis=0),
+        node("Mul", ["first_line", "nothing"], ["start"]),
+        node("Identity", ["x"], ["lines"]),
+        node("ReduceSum", ["x", "width_axis"], ["sums"]),
+        node("Less", ["nothing", "sums"], ["masks"]),
+        node(
+            "Loop",
+            ["", "any", "first", "start", "steps", "w", "v", "start"],
+            ["t_end", "h_end", "s_end", "w_end", "v_end", "n_end", *(["made"] if made else [])],
+            body=body,
+        ),
+    ]
+    constants = {
+        "zero": np.array(0),
+        "first": np.array(0, np.int32),
+        "nothing": np.array(0, np.float32),
+        "width_axis": np.array([2]),
+        "w": random.standard_normal((width, width)).astype(np.float32) / width,
+        "v": random.standard_normal((width, width)).astype(np.float32),
+    }
+    outputs = [("h_end", 1, batch), ("t_end", 6, ()), ("w_end", 1, (width, width)), ("n_end", 1, batch)]
+    made_graph = helper.make_graph(
+        nodes,
+        "while",
+        [helper.make_tensor_value_info("x", 1, shape)],
+        [helper.make_tensor_value_info(*each) for each in (*outputs, *([("made", 1, shape)] if made else []))],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    return helper.make_model(made_graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["carried", "scanned"])
+def test_a_while_loop_that_a_carried_counter_ends_is_one_task_for_any_length(made: bool) -> None:
+    written = while_loop(8, made=made)
+    session = ort.InferenceSession(written.SerializeToString(), providers=["CPUExecutionProvider"])
+    tasks = set()
+    with syclsched.compile(written, devices="cpu", autotune=False) as compiled:
+        for steps, batch in ((1, 1), (7, 2), (40, 2)):
+            x = RANDOM.standard_normal((steps, batch, 8)).astype(np.float32)
+            network = imported(written, {"x": x.shape})
+            wanted = session.run(None, {"x": x})
+            for got in (compiled({"x": x}), evaluate(network, {"x": x})):
+                for name, value in zip([each.name for each in session.get_outputs()], wanted, strict=True):
+                    assert got[name].dtype == value.dtype
+                    np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5)
+            if steps > 4:
+                tasks.add(len(compiled.graph))
+                (loop,) = (each for each in network.nodes if each.kind == "loop")
+                assert loop.attributes["body"].rounds == steps
+                assert not loop.attributes["body"].is_counted_at_run_time
+    assert len(tasks) == 1
+
+
+@pytest.mark.parametrize("trips", [3, 9, 30])
+def test_a_carried_value_that_halves_ends_a_loop_before_its_trip_count(trips: int) -> None:
+    body = graph(
+        [
+            node("Mul", ["g", "half"], ["g1"]),
+            node("Less", ["least", "g1"], ["d"]),
+            node("MatMul", ["h", "W"], ["h1"]),
+        ],
+        "i c g h",
+        "d g1 h1",
+        half=np.array(0.5, np.float32),
+        least=np.array(1, np.float32),
+    )
+    looped = node("Loop", ["count", "", "limit", "H"], ["g2", "h2"], body=body)
+    made = model([looped], {"H": H}, "g2 h2", count=np.array(trips))
+    check(made, {"H": H})
+    for each in imported(made).nodes:
+        assert each.kind != "loop" or each.attributes["body"].rounds == 6
+
+
+def test_a_carried_counter_with_an_unknown_start_ends_a_loop() -> None:
+    body = graph(
+        [node("Add", ["g", "step"], ["g1"]), node("Less", ["g1", "limit"], ["d"]), node("MatMul", ["h", "W"], ["h1"])],
+        "i c g h",
+        "d g1 h1",
+        step=np.array(1, np.float32),
+    )
+    looped = node("Loop", ["", "", "G", "H"], ["g2", "h2"], body=body)
+    given = [{"G": np.array(start, np.float32), "H": H} for start in (35, 0, 50)]
+    made = model([looped], given[0], "g2 h2")
+    check(made, *given)
+
+
 def test_a_loop_that_the_counter_ends_late() -> None:
     body = graph(
         [node("Less", ["i", "most"], ["go_on"]), node("Add", ["h", "step"], ["h1"])],

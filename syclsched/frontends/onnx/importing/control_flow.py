@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,9 +13,9 @@ import numpy as np
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.equal_extents import chosen_alike
 from syclsched.frontends.onnx.importing.extents import bounded, numbers
+from syclsched.frontends.onnx.importing.iteration_counts import LONGEST_LOOP
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.loop_bodies import (
-    LONGEST_LOOP,
     import_branch,
     import_loop_body,
     import_scan_body,
@@ -32,6 +32,8 @@ from syclsched.frontends.onnx.model_file.onnx_model import ModelGraph, ModelNode
 #: Branches of If, and the most nodes of both that are computed where one may be enough.
 _BRANCHES: Final = ("then_branch", "else_branch")
 _SHORT: Final = 16
+#: A loop's body, the inputs of its node, and values of results that it does not have, by position.
+_Imported = tuple[LoopBody, list[str], dict[int, str]]
 #: Name of the trip count of a loop.
 _TRIPS: Final = "the trip count"
 #: Arithmetic operations of both branches of If from which a run chooses one, and does not compute both: a choice takes
@@ -187,7 +189,7 @@ def _trip_count(scope: Scope, node: ModelNode) -> tuple[str | None, int | None]:
 
 def _loop_body(
     scope: Scope, node: ModelNode, graph: ModelGraph, trips: str | None, most: int | None
-) -> tuple[LoopBody, list[str]] | None:
+) -> _Imported | None:
     """Import the body of a Loop as a network of its own; None if its carried values are not all tensors."""
     carried = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     if not all(isinstance(each, str) for each in carried):
@@ -198,7 +200,7 @@ def _loop_body(
 
 
 def _as_one_task(
-    scope: Scope, node: ModelNode, import_body: Callable[[], tuple[LoopBody, list[str]] | None]
+    scope: Scope, node: ModelNode, import_body: Callable[[], _Imported | None]
 ) -> Sequence[BoundValue] | None:
     """Import a loop as one node that executes its body again and again; None if it is to be unrolled.
 
@@ -215,9 +217,10 @@ def _as_one_task(
     b.begin(scope.prefixed(node.name), node.label)
     if found is None:
         return None
-    body, inputs = found
+    body, inputs, others = found
     if body.rounds == 0 and not body.is_counted_at_run_time:
-        return [*inputs[: body.carried], *(b.constant(np.zeros(*each)) for each in body.outputs[body.carried :])]
+        nothing = [b.constant(np.zeros(*each)) for each in body.outputs[body.carried :]]
+        return _with_others([*inputs[: body.carried], *nothing], others)
     is_short = not body.is_counted_at_run_time and body.rounds is not None and body.rounds <= MOST_UNROLLED
     is_endless = not body.is_counted_at_run_time and body.rounds is None
     is_open = bool(body.made) and body.is_counted_at_run_time and (body.rounds or math.inf) > LONGEST_LOOP
@@ -230,7 +233,13 @@ def _as_one_task(
         for name in made[body.carried : -1]:
             if name is not None:
                 b.give_lengths(name, [Length(0, made[-1])])
-    return made[: body.carried + len(body.made)]
+    return _with_others(made[: body.carried + len(body.made)], others)
+
+
+def _with_others(results: Sequence[BoundValue], others: Mapping[int, str]) -> list[BoundValue]:
+    """Return results, and others at their positions among them."""
+    left = iter(results)
+    return [others[i] if i in others else next(left) for i in range(len(results) + len(others))]
 
 
 def _on_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[BoundValue] | None:

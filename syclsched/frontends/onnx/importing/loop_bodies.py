@@ -11,24 +11,21 @@ import numpy as np
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.import_state import Shape
+from syclsched.frontends.onnx.importing.iteration_counts import counted_rounds, unchanged_positions
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
-from syclsched.frontends.onnx.loops.host_program import HostProgram
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
 from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, ModelGraph
 from syclsched.frontends.onnx.network import Network
-from syclsched.frontends.onnx.operations import operation_call
 from syclsched.frontends.onnx.shapes import ShapeDtype
 
-#: Most iterations of a loop whose iterations are counted or unrolled while it is imported.
-LONGEST_LOOP: Final = 10_000
 #: Operators that training computes in another way, with random numbers and moments of the whole network.
 _OF_TRAINING: Final = frozenset({"BatchNormalization", "Dropout"})
 
 
-#: Name, shape and type of elements of a body's input; or its value.
-_Formal = tuple[str, Shape, str] | np.ndarray[Any, Any]
+#: Name, shape and type of elements of a body's input; or its value; or the outer value that it is in every iteration.
+_Formal = tuple[str, Shape, str] | np.ndarray[Any, Any] | str
 #: The condition of a body, which is true whenever it is executed.
 _TRUE: Final = np.array(True)
 
@@ -48,11 +45,13 @@ class _BodyScope(Scope):
         if super().has(name):
             return super().meaning(name)
         found = self._outer.meaning(name)
+        if found is not None and not isinstance(found, str):
+            raise self._outer.b.wrong("its body reads a sequence")
+        return None if found is None else self.capture(found)
+
+    def capture(self, found: str) -> str:
+        """Return the network's value for an outer value."""
         outer = self._outer.b
-        if found is None:
-            return None
-        if not isinstance(found, str):
-            raise outer.wrong("its body reads a sequence")
         if found not in self._inner:
             _check_plain(outer, found, outer, "its body reads", takes_narrow=self._takes_narrow)
             known = outer.known(found)
@@ -76,12 +75,14 @@ class _BodyScope(Scope):
 
 
 def _import_body(
-    scope: Scope, graph: ModelGraph, formals: Sequence[_Formal], *, takes_narrow: bool = False
+    scope: Scope,
+    graph: ModelGraph,
+    formals: Sequence[_Formal],
+    results: Sequence[DeclaredValue] | None = None,
+    *,
+    takes_narrow: bool = False,
 ) -> tuple[Network, list[str]]:
-    """Import a body; return its network, and the outer values that follow the formal inputs.
-
-    Formal inputs are name, shape and type of elements, or values.
-    """
+    """Import a body; return its network, of all results or some, and the outer values that follow the formal inputs."""
     outer = scope.b
     if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
         raise outer.wrong("its body differs in training", hint="Such a loop is unrolled")
@@ -92,11 +93,16 @@ def _import_body(
     for declared, formal in zip(graph.inputs, formals, strict=True):
         if isinstance(formal, np.ndarray):
             inner.bind(declared.name, b.add_constant(f"value {declared.name}", formal))
+        elif isinstance(formal, str):
+            inner.bind(declared.name, inner.capture(formal))
         else:
             inner.bind(declared.name, b.add_input(*formal))
     inner.add_constants(graph.initialisers)
     inner.run(graph.nodes)
-    outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(graph.outputs)]
+    outputs = [
+        (f"result {i}", inner.tensor(output.name))
+        for i, output in enumerate(graph.outputs if results is None else results)
+    ]
     for _, value in outputs:
         _check_plain(b, value, outer, "its body makes", takes_narrow=takes_narrow)
     return b.finish(graph.name or "body", outputs), inner.captured
@@ -154,27 +160,32 @@ def import_loop_body(
     trips: str | None,
     condition: str | None,
     most_trips: int | None = None,
-) -> tuple[LoopBody, list[str]]:
-    """Import the body of a Loop; return it and the inputs of its node.
+) -> tuple[LoopBody, list[str], dict[int, str]]:
+    """Import the body of a Loop; return it, the inputs of its node, and the values of results that it does not have.
 
-    Trip count and condition are values, or None if they are left out; the trip count may have an upper bound.
+    Trip count and condition are values, or None if they are left out; the trip count may have an upper bound. Values
+    that are carried unchanged are outer values of the body: their results are known by position.
     """
     b = scope.b
-    network, captured = _import_body(
-        scope, graph, [("counter", (), "int64"), _TRUE, *_formals(scope, "carried", carried)]
-    )
-    _check_carried(scope, network, carried, 1)
+    unchanged = {i: carried[i] for i in unchanged_positions(graph) if i < len(carried)}
+    states = [each for i, each in enumerate(carried) if i not in unchanged]
+    changing = iter(_formals(scope, "carried", states))
+    formals = [unchanged[i] if i in unchanged else next(changing) for i in range(len(carried))]
+    results = [each for i, each in enumerate(graph.outputs, -1) if i not in unchanged]
+    network, captured = _import_body(scope, graph, [("counter", (), "int64"), _TRUE, *formals], results)
+    _check_carried(scope, network, states, 1)
     known_trips, known_condition = (None if each is None else b.known(each) for each in (trips, condition))
-    most = _rounds_by_counter(network)
+    limit = None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))
+    starts = {name: b.known(each) for name, each in zip(network.inputs[1:], states, strict=False)}
+    most = counted_rounds(network, {name: each for name, each in starts.items() if each is not None}, limit)
     if known_condition is not None and not bool(known_condition.reshape(-1)[0]):
-        limit: int | None = 0
+        limit = 0
     else:
-        limits = [most or None, most_trips, None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))]
-        limit = min((each for each in limits if each is not None), default=None)
+        limit = min((each for each in (most or None, most_trips, limit) if each is not None), default=None)
     body = LoopBody(
         network if most is None else replace(network, outputs=network.outputs[1:]),
         limit,
-        len(carried),
+        len(states),
         made=(ScannedAxis(0),) * (len(graph.outputs) - 1 - len(carried)),
         counted=True,
         conditional=most is None,
@@ -182,7 +193,7 @@ def import_loop_body(
         has_condition=condition is not None and known_condition is None,
     )
     first = [each for each, is_given in ((trips, body.has_trips), (condition, body.has_condition)) if is_given]
-    return body, [*(each for each in first if each is not None), *carried, *captured]
+    return body, [*(each for each in first if each is not None), *states, *captured], unchanged
 
 
 def scan_outputs_of_none(
@@ -242,30 +253,6 @@ def _declared_result(scope: Scope, declared: DeclaredValue) -> ShapeDtype:
     return tuple(d if isinstance(d, int) else 0 for d in declared.dimensions or ()), declared.dtype
 
 
-def _rounds_by_counter(network: Network) -> int | None:
-    """Return after how many iterations a body's condition ends the loop, 0 for never; None if values decide it."""
-    producer, waiting = network.producer(), [network.outputs[0]]
-    needed = set(waiting)
-    while waiting:
-        node = producer.get(waiting.pop())
-        more = {each for each in node.inputs if each is not None} - needed if node is not None else set()
-        needed |= more
-        waiting += more
-    nodes = tuple(node for node in network.nodes if needed.intersection(node.outputs))
-    if needed.intersection(network.inputs) - {"counter"} or any(node.kind == "reference" for node in nodes):
-        return None
-    program = HostProgram(
-        replace(network, inputs=("counter",), outputs=network.outputs[:1], nodes=nodes), operation_call
-    )
-    (counter,), (condition,) = program.inputs, program.outputs
-    for number in range(LONGEST_LOOP if nodes else 1):
-        counter[...] = number
-        program.run()
-        if not bool(condition.reshape(-1)[0]):
-            return number + 1
-    return None if nodes else 0
-
-
 def import_scan_body(
     scope: Scope,
     graph: ModelGraph,
@@ -273,8 +260,8 @@ def import_scan_body(
     scanned: Sequence[tuple[str, ScannedAxis]],
     made: Sequence[ScannedAxis],
     rounds: int,
-) -> tuple[LoopBody, list[str]]:
-    """Import the body of a Scan; return it and the inputs of its node. Axes of results may count from the end."""
+) -> tuple[LoopBody, list[str], dict[int, str]]:
+    """Import the body of a Scan as that of a Loop. Axes of results may count from the end."""
     b = scope.b
     formals = [*_formals(scope, "carried", carried), *_slices(scope, scanned)]
     network, captured = _import_body(scope, graph, formals)
@@ -282,7 +269,7 @@ def import_scan_body(
     ranks = [len(network.values[name].shape) + 1 for name in network.outputs[len(carried) :]]
     axes = tuple(ScannedAxis(b.axis(each.axis, rank), each.backwards) for each, rank in zip(made, ranks, strict=True))
     body = LoopBody(network, rounds, len(carried), tuple(each for _, each in scanned), axes)
-    return body, [*carried, *(x for x, _ in scanned), *captured]
+    return body, [*carried, *(x for x, _ in scanned), *captured], {}
 
 
 def import_branch(scope: Scope, graph: ModelGraph) -> tuple[LoopBody, list[str]]:
