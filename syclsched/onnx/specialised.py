@@ -329,7 +329,10 @@ def recompute_values(
     from syclsched.model.constant import digest_of
 
     found = {}
-    for array in _rewritten(model, shapes, {}, rewrites, carried, network_of).network.constants.values():
+    network = _rewritten(model, shapes, {}, rewrites, carried, network_of).network
+    bodies = [each for node in network.nodes if node.kind == "loop" for each in node.attributes["body"].with_inner]
+    constants = [*network.constants.values(), *(x for body in bodies for x in body.network.constants.values())]
+    for array in constants:
         if mapped_location(array) is None or not array.flags.c_contiguous:
             whole = np.ascontiguousarray(array).reshape(array.shape)
             digest = digest_of(whole)

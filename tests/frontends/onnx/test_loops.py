@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -402,14 +403,12 @@ def while_loop(width: int, *, made: bool) -> Any:
             node("Identity", ["v0"], ["v1"]),
             *([node("Where", ["mask", "new", "none"], ["y"])] if made else []),
         ],
-        "i c t h last w0 v0 none",
-        "d t1 h1 last w0 v1 none" + made * " y",
+        "i c t none h last w0 v0",
+        "d t1 none h1 last w0 v1" + made * " y",
         {"h": (None, width), "w0": (width, width), "v0": (width, width), "none": (None, width), "t": (), "last": ()},
         step=np.array(1, np.int32),
     )
-    for each in (*body.input, *body.output):
-        if each.name in ("t", "t1", "last"):
-            each.type.tensor_type.elem_type = 6
+    typed(body, t=6, t1=6, last=6)
     random = generator(1)
     shape, batch = ["steps", "batch", width], ["batch", width]
     nodes = [
@@ -424,8 +423,8 @@ def while_loop(width: int, *, made: bool) -> Any:
         node("Less", ["nothing", "sums"], ["masks"]),
         node(
             "Loop",
-            ["", "any", "first", "start", "steps", "w", "v", "start"],
-            ["t_end", "h_end", "s_end", "w_end", "v_end", "n_end", *(["made"] if made else [])],
+            ["", "any", "first", "start", "start", "steps", "w", "v"],
+            ["t_end", "n_end", "h_end", "s_end", "w_end", "v_end", *(["made"] if made else [])],
             body=body,
         ),
     ]
@@ -501,6 +500,142 @@ def test_a_carried_counter_with_an_unknown_start_ends_a_loop() -> None:
     given = [{"G": np.array(start, np.float32), "H": H} for start in (35, 0, 50)]
     made = model([looped], given[0], "g2 h2")
     check(made, *given)
+
+
+def typed(made: Any, **kinds: int) -> Any:
+    """Return a graph with other types of elements of its inputs and outputs; those of no known shape keep none."""
+    for each in (*made.input, *made.output):
+        if each.name in kinds:
+            each.type.tensor_type.elem_type = kinds[each.name]
+    return made
+
+
+def decoder_body(result: str) -> Any:
+    """Return the body of a decoder as Paddle's converter writes it: results are set in place.
+
+    The declared shape of a branch of its If is wrong, and so is that of a flag before its first iteration.
+    """
+    yes = typed(graph([node("Constant", [], ["yes"], value=numpy_helper.from_array(np.array(True)))], "", "yes"), yes=9)
+    no = graph(
+        [node("Cast", ["end"], ["e1"], to=7), node("Add", ["e1", "none"], ["e2"]), node("Cast", ["e2"], ["no"], to=9)],
+        "",
+        "no",
+        none=np.array([0]),
+    )
+    no.output[0].CopyFrom(helper.make_tensor_value_info("no", 9, ()))
+    body = graph(
+        [
+            node("MatMul", ["h", "W2"], ["p"]),
+            node("Tanh", ["p"], ["h1"]),
+            node("Cast", ["at"], ["at1"], to=1),
+            node("Add", ["at1", "step"], ["at2"]),
+            node("Cast", ["at2"], ["at3"], to=7),
+            node("Reshape", ["at", "line"], ["from"]),
+            node("Reshape", ["at3", "line"], ["to"]),
+            node("Shape", ["made"], ["extents"]),
+            node("Gather", ["extents", "second"], ["most"], axis=0),
+            node("Min", ["most", "to"], ["stop"]),
+            node("Slice", ["made", "from", "stop", "second", "ones"], ["part"]),
+            node("Shape", ["part"], ["part_shape"]),
+            node("Unsqueeze", ["h1", "second"], ["lines"]),
+            node("Expand", ["lines", "part_shape"], ["wide"]),
+            node("Squeeze", ["from"], ["from0"]),
+            node("Squeeze", ["stop"], ["stop0"]),
+            node("Range", ["from0", "stop0", "one0"], ["places"]),
+            node("Reshape", ["places", "column"], ["places3"]),
+            node("Tile", ["places3", "tiles"], ["places4"]),
+            node("ScatterElements", ["made", "places4", "wide"], ["made1"], axis=1),
+            node("ReduceMax", ["h1"], ["top"], keepdims=0),
+            node("Less", ["top", "bound"], ["low"]),
+            node("If", ["low"], ["ended"], then_branch=yes, else_branch=no),
+            node("Less", ["at3", "limit0"], ["left"]),
+            node("Not", ["ended"], ["going"]),
+            node("And", ["left", "going"], ["both"]),
+            node("Cast", ["both"], ["both1"], to=7),
+            node("Add", ["both1", "none0"], ["both2"]),
+            node("Cast", ["both2"], ["d"], to=9),
+            node("Cast", ["ended"], ["ended1"], to=7),
+            node("Add", ["ended1", "none0"], ["ended2"]),
+            node("Cast", ["ended2"], ["end1"], to=9),
+            node("Identity", ["h1"], ["last"]),
+        ],
+        "i c at h made end written limit0 W2",
+        f"d at3 h1 made1 {result} last limit0 W2",
+        {"at": (), "h": (1, 4), "end": (), "made": (1, None, 4), "limit0": (), "W2": (4, 4)},
+        step=np.array(1, np.float32),
+        line=np.array([-1]),
+        second=np.array([1]),
+        ones=np.array([1]),
+        one0=np.array(1),
+        column=np.array([1, -1, 1]),
+        tiles=np.array([1, 1, 4]),
+        none0=np.array([0]),
+        bound=np.array(0.05, np.float32),
+    )
+    return typed(body, at=7, at3=7, end=9, limit0=7, **{result: 9})
+
+
+def decoder(result: str) -> Any:
+    """Return a decoder, a loop whose end values decide."""
+    nodes = [
+        node(
+            "Loop",
+            ["trips", "begins", "zero", "x", "nothing", "ends", "unset", "most_steps", "shrinking"],
+            ["count", "h_end", "y", "flag", "written_end", "limit_end", "w_end"],
+            body=decoder_body(result),
+        )
+    ]
+    constants = {
+        "trips": np.array([64]),
+        "begins": np.array(True),
+        "zero": np.array(0),
+        "nothing": np.zeros((1, 9, 4), np.float32),
+        "ends": np.array(False),
+        "unset": np.array(0, np.float32),
+        "most_steps": np.array(8),
+        "shrinking": np.eye(4, dtype=np.float32) * np.float32(0.8),
+    }
+    made = model(nodes, {"x": H[:1]}, "count h_end y flag written_end", **constants)
+    typed(made.graph, count=7, flag=9)
+    return made
+
+
+def test_a_decoder_with_wrong_declared_shapes_is_one_task() -> None:
+    made = decoder("end1")
+    starts = (np.full((1, 4), each, np.float32) for each in (0.04, 0.1, 0.3, 3))
+    check(made, *({"x": each} for each in starts))
+    kinds = [each.kind for each in imported(made).nodes]
+    assert "loop" in kinds and "reference" not in kinds
+
+
+def test_a_loop_whose_carried_rank_follows_from_values_is_refused_with_the_node() -> None:
+    with pytest.raises(ModelError, match=r"node If .*the shape of its result 'ended' depends on the values"):
+        imported(decoder("ended"))
+
+
+def test_constants_computed_for_a_body_serve_other_shapes(tmp_path: Path) -> None:
+    weights = RANDOM.standard_normal((160, 160)).astype(np.float32) / 40
+    body = graph(
+        [
+            node("Transpose", ["weights"], ["turned"], perm=[1, 0]),
+            node("MatMul", ["h", "turned"], ["h1"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "i c h",
+        "d h1",
+    )
+    nodes = [node("Loop", ["count", "", "x"], ["y"], body=body)]
+    made = model(nodes, {"x": weights}, "y", count=np.array(6), weights=weights)
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    path = tmp_path / "loop.onnx"
+    onnx.save(made, path)
+    with syclsched.compile(path, devices="cpu", autotune=False) as compiled:
+        for count in (1, 3):
+            x = weights[:count]
+            wanted = x.astype(np.float64)
+            for _ in range(6):
+                wanted = wanted @ weights.T
+            np.testing.assert_allclose(compiled(x)["y"], wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_a_loop_that_the_counter_ends_late() -> None:

@@ -122,7 +122,11 @@ def _import_both(scope: Scope, node: ModelNode, condition: str) -> Sequence[Boun
                 return None
             yes, no = alike
         if b.shape(yes) != b.shape(no):
-            return None
+            if b.single_rank is None or math.prod(b.shape(yes)) != 1 or math.prod(b.shape(no)) != 1:
+                return None
+            b.has_open_rank = True
+            rank = b.single_rank(len(b.shape(yes)), len(b.shape(no)))
+            yes, no = (b.reshape(each, (1,) * rank) for each in (yes, no))
         made = b.elementwise(("where", 0, 1, 2), b.reshape(condition, ()), yes, no)
         if yes in b.elements:
             b.elements[made] = b.elements[yes]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syclsched.errors import ValueNeededError
+from syclsched.frontends.onnx.importing.iterated_values import values_in_iterations
 from syclsched.frontends.onnx.importing.lengths import Length, LengthError
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.model_file.dtypes import FLOATS
@@ -66,7 +67,7 @@ def is_fixed(extents: Iterable[Extent]) -> bool:
 
 def numbers(b: NetworkBuilder, name: str, what: str) -> list[Number]:
     """Return the elements of a list of integers: those known, or that were the same in all calls so far, as `int`."""
-    if b.observed is None and not b.bounds:
+    if b.observed is None and not b.bounds and not b.iterations:
         return list(b.integers(name, what))
     if name in b.lengths:
         raise LengthError(f"{what} are as many as follows from values", where=b.place())
@@ -87,6 +88,10 @@ def _number(b: NetworkBuilder, name: str, index: int, what: str, size: int) -> N
         return traced
     if traced[0] in b.bounds:
         return _scalar(b, traced)
+    iterated = values_in_iterations(b, name)
+    if iterated is not None:
+        column = iterated.reshape(len(iterated), -1)[:, index]
+        return int(column[0]) if (column == column[0]).all() else _scalar(b, traced)
     if b.observed is None:
         if b.extent_inputs and b.extent_inputs.keys() >= {*b.sources(name)}:
             return _scalar(b, traced)  # of lengths: with an upper bound of its own where it is used, or none
@@ -117,6 +122,11 @@ def bounded(b: NetworkBuilder, number: Number, what: str, *, least: int | None =
     root, place, factor = traced
     if root in b.bounds:
         return Extent(b.bounds[root] * factor, _scalar(b, traced))
+    iterated = values_in_iterations(b, number)
+    if iterated is not None and (least is None or iterated.min() >= least):
+        least_extent, bound = (int(each.clip(0, most)) for each in (iterated.min(), iterated.max()))
+        if least_extent == bound:
+            return Extent(bound)
     known = b.extent_roots.get((root, place))
     if known is None:
         bound = -(-_bound_so_far(b, number, what, most) // factor)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,6 +64,11 @@ class ImportState:
         self.extent_scalars: dict[tuple[str, int, int], str] = {}
         #: The kind of a formula, its numbers, and lengths -> the single int64 with their value.
         self.extent_formulas: dict[tuple[str, tuple[int, ...], tuple[str, ...]], str] = {}
+        #: Inputs of a loop's body -> their values in each iteration, where these are known.
+        self.iterations: dict[str, Array] = {}
+        #: Which rank has a single element if values decide it; whether there is one. Without it, it must be known.
+        self.single_rank: Callable[[int, int], int] | None = None
+        self.has_open_rank = False
         #: Numbers of which the network assumes something.
         self.guards: list[tuple[str, ExtentGuard]] = []
         self._inputs: list[str] = []
@@ -154,7 +159,7 @@ class ImportState:
         """Return the nodes from which a value is computed where leaves are given, in order."""
         needed = {name}
         found: list[CanonicalNode] = []
-        for node in reversed(self._nodes):
+        for node in reversed([*self._nodes, *self._fresh]):
             made = needed.intersection(node.outputs)
             if made and not made.issubset(leaves):
                 found.append(node)

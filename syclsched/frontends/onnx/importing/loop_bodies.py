@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.import_state import Shape
-from syclsched.frontends.onnx.importing.iteration_counts import counted_rounds, unchanged_positions
+from syclsched.frontends.onnx.importing.iteration_counts import (
+    counted_rounds,
+    counting_part,
+    iterations,
+    unchanged_positions,
+)
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
 from syclsched.frontends.onnx.model_file.dtypes import numpy_dtype
-from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, ModelGraph
+from syclsched.frontends.onnx.model_file.onnx_model import DeclaredValue, ModelGraph, ModelNode
 from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.shapes import ShapeDtype
 
@@ -80,29 +86,59 @@ def _import_body(
     formals: Sequence[_Formal],
     results: Sequence[DeclaredValue] | None = None,
     *,
+    iterations: Mapping[str, np.ndarray[Any, Any]] | None = None,
     takes_narrow: bool = False,
 ) -> tuple[Network, list[str]]:
-    """Import a body; return its network, of all results or some, and the outer values that follow the formal inputs."""
+    """Import a body; return its network, of all results or some, and the outer values that follow the formal inputs.
+
+    The values of inputs in each iteration may be known. Values may decide the rank of single elements if no result has
+    another shape by that.
+    """
     outer = scope.b
     if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
         raise outer.wrong("its body differs in training", hint="Such a loop is unrolled")
-    b = NetworkBuilder(outer.where, outer.opset, dict(outer.opsets), outer.limits)
+    found: list[tuple[Network, list[str]]] = []
+    for rank in (max, min):
+        b = NetworkBuilder(outer.where, outer.opset, dict(outer.opsets), outer.limits)
+        b.single_rank, b.iterations = rank, dict(iterations or {})
+        found.append(
+            _import_into(b, scope, graph, formals, graph.outputs if results is None else results, takes_narrow)
+        )
+        if not b.has_open_rank:
+            return found[0]
+    if _made(found[0][0]) != _made(found[1][0]):
+        raise outer.wrong("its results have shapes that depend on values")
+    return found[0]
+
+
+def _made(network: Network) -> list[ShapeDtype]:
+    return [(network.values[name].shape, network.values[name].dtype) for name in network.outputs]
+
+
+def _import_into(
+    b: NetworkBuilder,
+    scope: Scope,
+    graph: ModelGraph,
+    formals: Sequence[_Formal],
+    results: Sequence[DeclaredValue],
+    takes_narrow: bool,
+) -> tuple[Network, list[str]]:
+    """Import a body as the network of a builder; return it, and the outer values that follow the formal inputs."""
+    outer = scope.b
     inner = _BodyScope(b, scope.importers, scope, takes_narrow=takes_narrow)
     if len(graph.inputs) != len(formals):
         raise outer.wrong(f"its body has {len(graph.inputs)} inputs, expected {len(formals)}")
     for declared, formal in zip(graph.inputs, formals, strict=True):
         if isinstance(formal, np.ndarray):
             inner.bind(declared.name, b.add_constant(f"value {declared.name}", formal))
-        elif isinstance(formal, str):
-            inner.bind(declared.name, inner.capture(formal))
-        else:
+        elif not isinstance(formal, str):
             inner.bind(declared.name, b.add_input(*formal))
+    for declared, formal in zip(graph.inputs, formals, strict=True):
+        if isinstance(formal, str):  # as an input it follows the others
+            inner.bind(declared.name, inner.capture(formal))
     inner.add_constants(graph.initialisers)
     inner.run(graph.nodes)
-    outputs = [
-        (f"result {i}", inner.tensor(output.name))
-        for i, output in enumerate(graph.outputs if results is None else results)
-    ]
+    outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(results)]
     for _, value in outputs:
         _check_plain(b, value, outer, "its body makes", takes_narrow=takes_narrow)
     return b.finish(graph.name or "body", outputs), inner.captured
@@ -168,20 +204,29 @@ def import_loop_body(
     """
     b = scope.b
     unchanged = {i: carried[i] for i in unchanged_positions(graph) if i < len(carried)}
-    states = [each for i, each in enumerate(carried) if i not in unchanged]
-    changing = iter(_formals(scope, "carried", states))
-    formals = [unchanged[i] if i in unchanged else next(changing) for i in range(len(carried))]
-    results = [each for i, each in enumerate(graph.outputs, -1) if i not in unchanged]
-    network, captured = _import_body(scope, graph, [("counter", (), "int64"), _TRUE, *formals], results)
-    _check_carried(scope, network, states, 1)
+    changing = {i: each for i, each in enumerate(carried) if i not in unchanged}
     known_trips, known_condition = (None if each is None else b.known(each) for each in (trips, condition))
     limit = None if known_trips is None else max(0, int(known_trips.reshape(-1)[0]))
+    is_run = limit != 0 and (trips is None or limit is not None)
+    is_run = is_run and (condition is None or (known_condition is not None and bool(known_condition.reshape(-1)[0])))
+    network, captured, counted = _import_states(scope, graph, changing, unchanged, limit)
+    settled = _settled(scope, graph, network, changing) if is_run else changing
+    if settled != changing:
+        before = _made(network)
+        network, captured, counted = _import_states(scope, graph, settled, unchanged, limit, counted)
+        if _made(network) != before:
+            raise b.wrong("its results have other shapes in its first iteration")
+    states = list(settled.values())
+    _check_carried(scope, network, states, 1)
     starts = {name: b.known(each) for name, each in zip(network.inputs[1:], states, strict=False)}
     most = counted_rounds(network, {name: each for name, each in starts.items() if each is not None}, limit)
     if known_condition is not None and not bool(known_condition.reshape(-1)[0]):
         limit = 0
     else:
-        limit = min((each for each in (most or None, most_trips, limit) if each is not None), default=None)
+        limit = min(
+            (each for each in (most or None, most_trips, limit, counted and counted[0]) if each is not None),
+            default=None,
+        )
     body = LoopBody(
         network if most is None else replace(network, outputs=network.outputs[1:]),
         limit,
@@ -194,6 +239,80 @@ def import_loop_body(
     )
     first = [each for each, is_given in ((trips, body.has_trips), (condition, body.has_condition)) if is_given]
     return body, [*(each for each in first if each is not None), *states, *captured], unchanged
+
+
+#: Most iterations of a loop, and values of inputs of its body in each; or None if neither is needed.
+_Iterations = tuple[int, dict[str, np.ndarray[Any, Any]]] | None
+
+
+def _import_states(
+    scope: Scope,
+    graph: ModelGraph,
+    carried: Mapping[int, str],
+    unchanged: Mapping[int, str],
+    limit: int | None,
+    counted: _Iterations = None,
+) -> tuple[Network, list[str], _Iterations]:
+    """Import the body of a Loop with the starts of what changes, and what is unchanged, by position.
+
+    Where extents follow from counters that are carried, their values in each iteration are computed beforehand.
+    """
+    changing = dict(zip(carried, _formals(scope, "carried", list(carried.values())), strict=True))
+    formals = {-2: ("counter", (), "int64"), -1: _TRUE, **changing, **unchanged}
+    results = [each for i, each in enumerate(graph.outputs, -1) if i not in unchanged]
+    given = [formals[i] for i in sorted(formals)]
+    try:
+        made = _import_body(scope, graph, given, results, iterations=None if counted is None else counted[1])
+        return *made, counted
+    except ValueNeededError:
+        starts = {i: scope.b.known(each) for i, each in carried.items()}
+        known = [i for i, each in starts.items() if each is not None]
+        fixed = [i for i, each in unchanged.items() if scope.b.known(each) is not None]
+        part = None if counted is not None else counting_part(graph, known, fixed, lambda x: _is_constant(scope, x))
+        if part is None:
+            raise
+        free: list[_Formal] = [(f"free {i}", (), "bool") for i in range(part.free)]
+        kept = [formals[i] if i < 0 or i in (*part.carried, *fixed) else _TRUE for i in sorted(formals)]
+        counting, _ = _import_body(scope, part.graph, [*kept, *free])
+        values = (starts[i] for i in part.carried)
+        first = {name: each for name, each in zip(counting.inputs[1:], values, strict=False) if each is not None}
+        rounds, is_ended, found = iterations(counting, first, limit)
+        if not rounds or (not is_ended and rounds != limit):
+            raise
+        return _import_states(scope, graph, carried, unchanged, limit, (rounds, found))
+
+
+def _is_constant(scope: Scope, name: str) -> bool:
+    found = scope.meaning(name) if scope.has(name) else None
+    return isinstance(found, str) and scope.b.known(found) is not None
+
+
+def _settled(scope: Scope, graph: ModelGraph, network: Network, carried: Mapping[int, str]) -> dict[int, str]:
+    """Return the starts of a loop that is executed, with the shapes of its first iteration where these do not matter.
+
+    They do not if an iteration does not read the value, or if it is a single element.
+    """
+    b, settled = scope.b, dict(carried)
+    read = {name for node in graph.nodes for name in _names_read(node)} | {each.name for each in graph.outputs}
+    for (position, start), result in zip(carried.items(), network.outputs[1:], strict=False):
+        made, given = network.values[result], b.values[start]
+        if made.shape == given.shape or made.dtype != given.dtype:
+            continue
+        if math.prod(made.shape) == math.prod(given.shape) == 1:
+            settled[position] = b.reshape(start, made.shape)
+        elif graph.inputs[2 + position].name not in read:
+            settled[position] = b.constant(np.zeros(made.shape, made.dtype))
+    return settled
+
+
+def _names_read(node: ModelNode) -> Iterator[str]:
+    """Yield the names that a node and its subgraphs read."""
+    yield from node.inputs
+    for each in node.attributes.values():
+        if isinstance(each, ModelGraph):
+            yield from (output.name for output in each.outputs)
+            for inner in each.nodes:
+                yield from _names_read(inner)
 
 
 def scan_outputs_of_none(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -152,7 +152,11 @@ def inferred_shapes(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in b.opsets])
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        except Exception:  # shapes that its subgraphs declare may be wrong
+            _forget_declared_shapes(model.graph.node[0])
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:
         raise b.wrong(f"onnx's shape inference refuses it: {_line(error)}") from error
     made: list[ShapeDtype] = []
@@ -180,6 +184,17 @@ def inferred_shapes(
             )
         made.append((tuple(n for n in extents if n is not None), carrier(dtype)))
     return made
+
+
+def _forget_declared_shapes(proto: Any) -> None:
+    """Remove the shapes that the subgraphs of a node declare for what they compute."""
+    for attribute in proto.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for value in (*graph.output, *graph.value_info):
+                if value.type.HasField("tensor_type"):
+                    value.type.tensor_type.ClearField("shape")
+            for node in graph.node:
+                _forget_declared_shapes(node)
 
 
 def _captured(node: ModelNode) -> Iterator[str]:
