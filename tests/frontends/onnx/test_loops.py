@@ -613,6 +613,32 @@ def test_a_loop_whose_carried_rank_follows_from_values_is_refused_with_the_node(
         imported(decoder("ended"))
 
 
+def test_what_outer_values_alone_determine_is_computed_before_the_loop() -> None:
+    weights = RANDOM.standard_normal((64, 64)).astype(np.float32) / 8
+    body = graph(
+        [
+            node("MatMul", ["x", "weights"], ["p"]),
+            node("Tanh", ["p"], ["keys"]),
+            node("Mul", ["h", "keys"], ["s"]),
+            node("MatMul", ["s", "weights"], ["h1"]),
+            node("Identity", ["c"], ["d"]),
+            node("Add", ["keys", "h"], ["y"]),
+        ],
+        "i c h",
+        "d h1 y",
+        {"h": (16, 64)},
+    )
+    looped = node("Loop", ["n", "", "x"], ["last", "ys"], body=body)
+    x = RANDOM.standard_normal((16, 64)).astype(np.float32)
+    made = model([looped], {"x": x}, "last ys", n=np.array(7), weights=weights)
+    check(made, {"x": x}, {"x": x + 1})
+    network = imported(made)
+    (loop,) = (each for each in network.nodes if each.kind == "loop")
+    inner = [each.kind for each in loop.attributes["body"].network.nodes]
+    assert inner.count("matmul") == 1
+    assert [each.kind for each in network.nodes].count("matmul") == 1
+
+
 def test_constants_computed_for_a_body_serve_other_shapes(tmp_path: Path) -> None:
     weights = RANDOM.standard_normal((160, 160)).astype(np.float32) / 40
     body = graph(

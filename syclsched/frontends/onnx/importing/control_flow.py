@@ -13,6 +13,7 @@ import numpy as np
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.equal_extents import chosen_alike
 from syclsched.frontends.onnx.importing.extents import bounded, numbers
+from syclsched.frontends.onnx.importing.invariant_nodes import without_invariants
 from syclsched.frontends.onnx.importing.iteration_counts import LONGEST_LOOP
 from syclsched.frontends.onnx.importing.lengths import Length
 from syclsched.frontends.onnx.importing.loop_bodies import (
@@ -232,6 +233,7 @@ def _as_one_task(
         return None
     if any(each in b.lengths for each in inputs):
         return None
+    body, inputs = without_invariants(b, body, inputs)
     made = b.emit_all("loop", inputs, body=body)
     if body.is_counted_at_run_time and made[-1] is not None:
         for name in made[body.carried : -1]:
