@@ -613,6 +613,37 @@ def test_a_loop_whose_carried_rank_follows_from_values_is_refused_with_the_node(
         imported(decoder("ended"))
 
 
+@pytest.mark.parametrize("way", ["counter", "carried"])
+def test_extents_that_change_with_a_counter(way: str) -> None:
+    body = graph(
+        [
+            node("Add", ["t", "one"], ["t1"]),
+            node("Add", ["i" if way == "counter" else "t", "one"], ["n0"]),
+            node("Reshape", ["n0", "line"], ["stop"]),
+            node("Slice", ["x", "from0", "stop", "from0"], ["part"]),
+            node("ReduceSum", ["part", "from0"], ["sum"], keepdims=0),
+            node("Range", ["first", "n0", "one"], ["places"]),
+            node("ReduceSum", ["places"], ["places_sum"], keepdims=0),
+            node("Cast", ["places_sum"], ["places_sum1"], to=1),
+            node("Add", ["h", "sum"], ["h0"]),
+            node("Add", ["h0", "places_sum1"], ["h1"]),
+            node("Less", ["t1", "seven"], ["d"]),
+        ],
+        "i c t h",
+        "d t1 h1",
+        {"t": (), "h": (4,)},
+        line=np.array([-1]),
+        from0=np.array([0]),
+        first=np.array(0),
+        seven=np.array(7),
+    )
+    typed(body, t=7, t1=7)
+    looped = node("Loop", ["", "", "zero", "start"], ["t_end", "y"], body=body)
+    x = RANDOM.standard_normal((9, 4)).astype(np.float32)
+    made = model([looped], {"x": x}, "y", zero=np.array(0), start=np.zeros(4, np.float32))
+    check(made, {"x": x}, {"x": x + 1})
+
+
 def test_what_outer_values_alone_determine_is_computed_before_the_loop() -> None:
     weights = RANDOM.standard_normal((64, 64)).astype(np.float32) / 8
     body = graph(

@@ -127,6 +127,7 @@ def bounded(b: NetworkBuilder, number: Number, what: str, *, least: int | None =
         least_extent, bound = (int(each.clip(0, most)) for each in (iterated.min(), iterated.max()))
         if least_extent == bound:
             return Extent(bound)
+        most = bound
     known = b.extent_roots.get((root, place))
     if known is None:
         bound = -(-_bound_so_far(b, number, what, most) // factor)

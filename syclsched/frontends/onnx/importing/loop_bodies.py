@@ -141,6 +141,8 @@ def _import_into(
     outputs = [(f"result {i}", inner.tensor(output.name)) for i, output in enumerate(results)]
     for _, value in outputs:
         _check_plain(b, value, outer, "its body makes", takes_narrow=takes_narrow)
+    if b.guards:
+        raise outer.wrong("its body has extents with limits that a run must check")
     return b.finish(graph.name or "body", outputs), inner.captured
 
 
