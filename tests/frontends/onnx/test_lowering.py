@@ -140,7 +140,7 @@ def test_unused_results_of_a_loop_are_dropped() -> None:
             node("Add", ["n", "one"], ["n1"]),
             node("Less", ["n1", "most"], ["go1"]),
             node("Tanh", ["v"], ["v1"]),
-            node("Identity", ["w"], ["w1"]),
+            node("Add", ["w", "w"], ["w1"]),
         ],
         "body",
         [helper.make_tensor_value_info(*each) for each in (("i", 7, ()), ("go", 9, ()), *carried)],

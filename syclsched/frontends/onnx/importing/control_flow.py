@@ -13,10 +13,10 @@ import numpy as np
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.equal_extents import chosen_alike
 from syclsched.frontends.onnx.importing.extents import bounded, numbers
-from syclsched.frontends.onnx.importing.invariant_nodes import without_invariants
-from syclsched.frontends.onnx.importing.iteration_counts import LONGEST_LOOP
 from syclsched.frontends.onnx.importing.lengths import Length
-from syclsched.frontends.onnx.importing.loop_bodies import (
+from syclsched.frontends.onnx.importing.loops.invariant_nodes import without_invariants
+from syclsched.frontends.onnx.importing.loops.iteration_counts import LONGEST_LOOP
+from syclsched.frontends.onnx.importing.loops.loop_bodies import (
     import_branch,
     import_loop_body,
     import_scan_body,

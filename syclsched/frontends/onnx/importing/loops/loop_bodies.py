@@ -12,7 +12,7 @@ import numpy as np
 
 from syclsched.errors import ModelError, ValueNeededError
 from syclsched.frontends.onnx.importing.import_state import Shape
-from syclsched.frontends.onnx.importing.iteration_counts import (
+from syclsched.frontends.onnx.importing.loops.iteration_counts import (
     counted_rounds,
     counting_part,
     iterations,
