@@ -169,7 +169,7 @@ def page() -> str:
     from support import node_cases
 
     from syclsched.frontends.onnx.importing.importer_registry import ML, TRAINING, operators
-    from syclsched.frontends.onnx.importing.loops.loop_bodies import LONGEST_LOOP
+    from syclsched.frontends.onnx.importing.loops.iteration_counts import LONGEST_LOOP
     from syclsched.frontends.onnx.importing.model_importer import load_families
     from syclsched.frontends.onnx.model_file.model_limits import ModelLimits
     from syclsched.frontends.onnx.model_file.model_reader import OPSETS, read_model
