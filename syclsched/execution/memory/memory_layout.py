@@ -27,6 +27,10 @@ from syclsched.model.usm import PoolKey, PoolKeys
 #: Maximum size of a small buffer in bytes.
 SMALL_BYTES: Final = 4096
 
+#: Launches before one whose small buffers it does not reuse, as it may be fused with them, and the bytes that may cost.
+_FUSIBLE: Final = 8
+_FUSIBLE_BYTES: Final = 16 * SMALL_BYTES
+
 #: Maximum number of free ranges of the exact size to compare.
 _MOST_COMPARED: Final = 16
 
@@ -74,10 +78,17 @@ class MemoryLayout:
 
 def make_layout(program: Program, pinned: Collection[Buffer], alignment_bytes: int) -> MemoryLayout:
     """Compute the static memory layout of a plan."""
-    builder = _LayoutBuilder(program, frozenset(pinned), alignment_bytes)
+    found = _made(program, frozenset(pinned), alignment_bytes, _FUSIBLE_BYTES)
+    if found.why_not(program.plan.platform) is None:
+        return found
+    return _made(program, frozenset(pinned), alignment_bytes, 0)
+
+
+def _made(program: Program, pinned: frozenset[Buffer], alignment_bytes: int, fusible_bytes: int) -> MemoryLayout:
+    builder = _LayoutBuilder(program, pinned, alignment_bytes, fusible_bytes)
     found = builder.run()
     starts = builder.packed_starts()
-    return _LayoutBuilder(program, frozenset(pinned), alignment_bytes, starts).run() if starts else found
+    return _LayoutBuilder(program, pinned, alignment_bytes, fusible_bytes, starts).run() if starts else found
 
 
 @dataclass(slots=True)
@@ -131,8 +142,10 @@ class _LayoutBuilder:
         program: Program,
         pinned: frozenset[Buffer],
         alignment_bytes: int,
+        fusible_bytes: int,
         starts: Mapping[int, int] | None = None,  # where to place allocations, by their number
     ) -> None:
+        self._fusible_bytes = fusible_bytes
         self._program = program
         self._starts = {} if starts is None else starts
         #: Freed parts of the memory of placed allocations.
@@ -190,7 +203,7 @@ class _LayoutBuilder:
         saves = False
         for part, (numbers, buffers) in self._lifetimes().items():
             used, peak = self._spaces[part].top, self._padded_peak[part]
-            if used <= peak or len(buffers) > MOST_BUFFERS:
+            if used <= peak or (part[1] and self._fusible_bytes) or len(buffers) > MOST_BUFFERS:
                 found.update((number, self._ranges[number][1]) for number in numbers)
                 continue
             starts, size = packed(buffers, peak)
@@ -308,7 +321,9 @@ class _LayoutBuilder:
             return
         free = self._spaces.setdefault(part, _FreeRanges())
         lane = self._program.nodes[instruction.id].lane
-        run = self._choose_ranges(free, nbytes, lane, self._padded_peak.get(part, 0))
+        budget = self._padded_peak.get(part, 0)
+        recent = part[1] and free.top + nbytes <= budget + self._fusible_bytes
+        run = self._choose_ranges(free, nbytes, lane, budget, len(self._work_of_lane[lane]) - _FUSIBLE * recent)
         after: VectorClock = {}
         start = run[0].start if run else free.top
         for free_range in run:
@@ -333,11 +348,16 @@ class _LayoutBuilder:
         self._ranges[instruction.id] = part, start, nbytes
         self._available_after[instruction.id] = after
 
-    def _choose_ranges(self, free: _FreeRanges, nbytes: int, lane: int, budget: int) -> list[_FreeRange]:
-        """Return adjacent free ranges to use; an empty list for memory not used yet."""
+    def _choose_ranges(self, free: _FreeRanges, nbytes: int, lane: int, budget: int, recent: int) -> list[_FreeRange]:
+        """Return adjacent free ranges to use; an empty list for memory not used yet.
+
+        None of them was used by the lane's instructions from ``recent`` on.
+        """
         known = self._known[lane]
         fitting: list[_FreeRange] = []
         for free_range in islice(free.sizes.get(nbytes, {}).values(), _MOST_COMPARED):
+            if free_range.after.get(lane, -1) >= recent:
+                continue
             if _has_passed(free_range.after, known):
                 if not all(_has_passed(free_range.after, other) for other in self._known_in_space[lane]):
                     return [free_range]  # another lane of the space would have to wait for it
@@ -350,6 +370,8 @@ class _LayoutBuilder:
         waited: tuple[int, int, list[_FreeRange]] | None = None
         for run, further in free.runs(nbytes):
             if further and free.top + further > budget:
+                continue
+            if any(free_range.after.get(lane, -1) >= recent for free_range in run):
                 continue
             entry = (further, sum(s.nbytes for s in run), run)
             if all(_has_passed(free_range.after, known) for free_range in run):

@@ -168,9 +168,28 @@ def test_one_lane_takes_the_planned_peak_without_gaps(seed: int) -> None:
     graph.kernel(ASSIGN, name="end", x=made[-1], y=graph.array("z", (8,), DTYPE))
     plan = plan_by(graph, platform, lambda name: ("a", 0, "library"))
     assert len(plan.lanes) == 1
-    layout = make_layout(Program(plan), (), 64)
-    assert layout.nbytes == {"a": plan.peak_bytes["a"]}
+    peak = plan.peak_bytes["a"]
+    least = replace(platform, spaces=tuple(replace(each, capacity_bytes=peak) for each in platform.spaces))
+    layout = make_layout(Program(replace(plan, platform=least)), (), 64)
+    assert layout.nbytes == {"a": peak}
     assert not layout.waits
+
+
+@pytest.mark.parametrize(("elements", "is_reused"), [(16, False), (2048, True)])
+def test_small_buffers_are_not_those_of_the_launches_before(elements: int, is_reused: bool) -> None:
+    graph = TaskGraph("directions")
+    x = graph.array("x", data=np.zeros(elements, DTYPE))
+    for i in range(40):  # results that nothing reads, as the last states of a recurrent layer
+        y = graph.array(f"y{i}", (elements,), DTYPE, temporary=True)
+        graph.kernel(ASSIGN, name=f"t{i}", x=x, y=y)
+    large = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=1 << 20) for s in TWO_DEVICES.spaces))
+    plan = plan_by(graph, large, lambda name: ("a", 0, "library"))
+    program = Program(plan)
+    layout = make_layout(program, (), 64)
+    order = [node.id for node in program.nodes.values() if node.instruction.kind == "launch"]
+    distances = [order.index(number) - order.index(before) for number, before in layout.behind.items()]
+    assert distances and (min(distances) == 1 if is_reused else min(distances) > 8)
+    assert layout.nbytes["a"] <= plan.peak_bytes["a"] + (0 if is_reused else 1 << 16)
 
 
 def test_two_lanes_take_the_planned_peak() -> None:
