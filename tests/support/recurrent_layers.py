@@ -69,10 +69,13 @@ def reference(cell: str, f: Any, at: dict[str, Any], arrays: dict[str, np.ndarra
 
 
 @st.composite
-def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes: bool = True) -> Case:
+def layers(
+    draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes: bool = True, lengths: bool = False
+) -> Case:
     """Draw a recurrent layer.
 
-    A plain one has no lengths, peepholes, coupled gates or sums, a usual one ONNX's activations.
+    A plain one has no peepholes, coupled gates or sums, and no lengths without ``lengths``; a usual one ONNX's
+    activations.
     """
     cell, dtype = draw(st.sampled_from([*CELLS])), draw(st.sampled_from(["float32", *([] if usual else ["float64"])]))
     steps, batch = draw(st.integers(1, 20)), draw(st.integers(1, 7))
@@ -84,7 +87,7 @@ def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes:
     at |= {
         "coupled": not plain and cell == "lstm" and draw(st.booleans()),
         "peepholes": peepholes and not plain and cell == "lstm" and draw(st.booleans()),
-        "lengths": not plain and draw(st.booleans()),
+        "lengths": (lengths or not plain) and draw(st.booleans()),
         "sums": not plain and draw(st.booleans()),
     }
     shapes = {
@@ -107,6 +110,7 @@ def layers(draw: st.DrawFn, plain: bool = False, usual: bool = False, peepholes:
         for seed, (name, each) in enumerate(shapes.items())
     }
     if at["lengths"]:
-        arrays["lengths"] = np.array(draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch)), "int32")
+        ends = draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch))
+        arrays["lengths"] = np.array(ends, draw(st.sampled_from(["int32", "int64"])))
     wanted = reference(cell, [FUNCTIONS[each] for each in activations], at, arrays)
     return nn.recurrent(cell, activations, **at), arrays, wanted

@@ -7,7 +7,8 @@ their sums in registers are computed at once. Weights are packed once, those of 
 numbers of steps and of sequences are arguments, so that sequences of all lengths share the code.
 
 The direction is stored as one more element behind the packed weights: both directions have the same code, and their
-launches can be joined, so that two cores compute them.
+launches can be joined, so that two cores compute them. Where sequences have lengths, a work-item computes one of them,
+no further than its end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.opencl_types import header
 from syclsched.kernels.nn.panels import RegisterBlock
-from syclsched.kernels.nn.recurrence.sequence_blocks import PRIVATE_BYTES
+from syclsched.kernels.nn.recurrence.sequence_blocks import LENGTHS, PRIVATE_BYTES
 from syclsched.kernels.tensor.writing.extent_arguments import ExtentArguments
 from syclsched.model.operation import (
     DeviceLimits,
@@ -56,7 +57,7 @@ def recurrent(
         partial(_load, known=known),
         _launch,
         Requirements(
-            dtypes=REAL_DTYPES,
+            dtypes=(*REAL_DTYPES, *LENGTHS),
             backends=OPENCL_C.backends,
             device_kinds=("cpu",),
             packages=OPENCL_C.packages,
@@ -65,13 +66,13 @@ def recurrent(
         efficiency=0.6,
         prepare=partial(_prepare, cell=cell, reverse=reverse),
         form=lambda signature, queue: ("recurrent", cell, reverse, _width(signature)),
-        revision="3",
+        revision="4",
     )
 
 
 def _refuses(signature: Signature, *, cell: str, coupled: bool) -> str | None:
-    if coupled or {"lengths", "p", "sum0"} & signature.shapes.keys():
-        return "no lengths of sequences, peepholes, coupled gates or sums"
+    if coupled or {"p", "sum0"} & signature.shapes.keys():
+        return "no peepholes, coupled gates or sums"
     if not {"w", "r"} <= signature.constants:
         return "the weights must be constant"
     steps, batch, hidden = signature.shapes["y"]
@@ -107,7 +108,7 @@ def _private_bytes(signature: Signature, rows: int) -> int:
 
 def _tiled(signature: Signature, units: int) -> _Tiling:
     _, batch, hidden = signature.shapes["y"]
-    wanted = min(_MOST_ROWS, ceil_div(batch, units))
+    wanted = 1 if "lengths" in signature.shapes else min(_MOST_ROWS, ceil_div(batch, units))
     fitting = (each for each in range(wanted, 1, -1) if _private_bytes(signature, each) <= PRIVATE_BYTES)
     rows = next((each for each in fitting if batch % each == 0), 1)
     width = _width(signature)
@@ -159,8 +160,8 @@ class _Loop:
         tiled, dtype, extents = self.tiled, self.signature.dtypes["y"], ExtentArguments()
         shape = self.signature.shapes["y"]
         steps, batch, hidden = extents("steps", shape[0]), extents("batch", shape[1]), shape[2]
-        written = {"y", "h", "c"}
-        given = ", ".join(f"__global {'' if p in written else 'const '}T* restrict {p}" for p in self.parameters)
+        given = ", ".join(map(self._declared, self.parameters))
+        end = "end" if "lengths" in self.parameters else steps
         lines = tiled.blocks * tiled.width
         functions = "\n".join(
             f"inline AV f{number}(AV u) {{ {act.opencl(each, 'u', dtype, 'AV')} return u; }}"
@@ -169,7 +170,8 @@ class _Loop:
         has_cell, extra = self.cell == "lstm", self.cell == "gru"
         block = RegisterBlock(tiled.rows, 1, tiled.width)
         packed = self._hidden * self._gates * lines
-        time = f"backwards ? {steps} - 1 - (from + step) : from + step"
+        time = f"backwards ? {end} - 1 - (from + step) : from + step"
+        beyond = f"y[((long)t * {batch} + first) * {hidden} + j]"
         source = f"""{header(dtype)}{panels.preamble(block, dtype)}
 #define EACH_ROW for (int row = 0; row < {tiled.rows}; ++row)
 {functions}
@@ -187,8 +189,9 @@ WHOLE_VECTORS __kernel void recurrent({given}{extents.declared}) {{
     {f"cell[row][j] = {self._start('c0')};" if has_cell else ""}
   }}
   int now = 0;
-  for (int from = 0; from < {steps}; from += {tiled.steps}) {{
-    const int count = min({tiled.steps}, {steps} - from);
+  {f"const int end = clamp((long)lengths[first], 0L, (long){steps});" if "lengths" in self.parameters else ""}
+  for (int from = 0; from < {end}; from += {tiled.steps}) {{
+    const int count = min({tiled.steps}, {end} - from);
     for (int block = 0; block < {tiled.blocks}; ++block) {{
 {self._inputs(f"x + ((long)({time}) * {batch} + first + {{row}}) * {self._features}")}
     }}
@@ -201,6 +204,7 @@ WHOLE_VECTORS __kernel void recurrent({given}{extents.declared}) {{
       }}
     }}
   }}
+  {f"for (int t = end; t < {steps}; ++t) for (int j = 0; j < {hidden}; ++j) {beyond} = 0;" if end == "end" else ""}
   EACH_ROW for (int j = 0; j < {hidden}; ++j) {{
     {f"h[(first + row) * {hidden} + j] = state[now][row][j];" if "h" in self.parameters else ""}
     {f"c[(first + row) * {hidden} + j] = cell[row][j];" if "c" in self.parameters else ""}
@@ -208,6 +212,13 @@ WHOLE_VECTORS __kernel void recurrent({given}{extents.declared}) {{
 }}
 """
         return OpenCLSource(source, "recurrent", extents=extents.values)
+
+    def _declared(self, parameter: str) -> str:
+        if parameter == "lengths":
+            return (
+                f"__global const {'long' if self.signature.dtypes[parameter] == 'int64' else 'int'}* restrict lengths"
+            )
+        return f"__global {'' if parameter in ('y', 'h', 'c') else 'const '}T* restrict {parameter}"
 
     @property
     def _hidden(self) -> int:

@@ -19,6 +19,8 @@ from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.panels import RegisterBlock
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature, Tailored
 
+#: Types of the lengths of sequences.
+LENGTHS: Final = ("int32", "int64")
 #: Most bytes of a work-item's arrays: runtimes limit private memory.
 PRIVATE_BYTES: Final = 96 << 10
 
@@ -38,7 +40,7 @@ class SequenceBlocks:
     ) -> Implementation:
         """Return an implementation for CPUs whose work-items compute a block each."""
         refusal = partial(self._refuses, others=refuses)
-        requires = replace(OPENCL_C, dtypes=REAL_DTYPES, device_kinds=("cpu",), refuses=refusal)
+        requires = replace(OPENCL_C, dtypes=(*REAL_DTYPES, *LENGTHS), device_kinds=("cpu",), refuses=refusal)
         return Implementation(
             name,
             "opencl-c",

@@ -12,10 +12,11 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from onnx import helper  # noqa: E402
-from support.beside_runtime import array, same_as_runtime  # noqa: E402
+from support.beside_runtime import array, same_as_runtime, session  # noqa: E402
 from support.host_evaluation import evaluate  # noqa: E402
 from support.small_models import imported, model_of  # noqa: E402
 
+import syclsched  # noqa: E402
 from syclsched.errors import ModelError  # noqa: E402
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -144,3 +145,18 @@ def test_lengths_beyond_the_steps_are_refused() -> None:
     weights["n"] = inputs.pop("n")
     with pytest.raises(ModelError, match="lengths from 2 to 6"):
         imported(model_of([made], {"x": inputs["x"].shape}, outputs, weights))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("operator", ["GRU", "LSTM"])
+@pytest.mark.parametrize("without", ["opencl-c-groups", "opencl-c"])
+def test_kernels_for_processors_take_lengths(operator: str, without: str) -> None:
+    made, inputs, weights, outputs = one(operator, "bidirectional", lengths=(5, 3, 1))
+    shapes = {name: value.shape for name, value in inputs.items()}
+    model = model_of([made], shapes, outputs, weights, opset=14, dtypes={"n": onnx.TensorProto.INT32})
+    with syclsched.compile(model, devices="cpu", autotune=False, without=["onednn", without]) as compiled:
+        found = compiled(inputs)
+        kinds = {each.implementation for each in compiled.times(inputs) if operator in each.operator}
+    assert not kinds & {"numpy", without}
+    for name, wanted in zip(outputs, session(model).run(None, inputs), strict=True):
+        assert np.allclose(found[name], wanted, rtol=1e-4, atol=1e-5)

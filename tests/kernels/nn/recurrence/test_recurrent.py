@@ -40,7 +40,7 @@ def test_groups_follow_the_formulas(run: Any, case: Case) -> None:
 
 
 @pytest.mark.sycl
-@given(case=layers(plain=True))
+@given(case=layers(plain=True, lengths=True))
 @settings(max_examples=examples(25), deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_vectors_follow_the_formulas(run: Any, case: Case) -> None:
     operation, arrays, wanted = case
