@@ -325,6 +325,18 @@ def test_clear_predictions_choose_kernels(quiet, compared_s: float | None, count
     assert predicted_kernels(graph, device, costs, history) is None  # runs have told
 
 
+@pytest.mark.parametrize(("times", "count"), [(1, 10), (3, 9)], ids=["brief", "longer"])
+def test_brief_models_are_run_by_kernels_alone_unless_mixing_saves_much(monkeypatch, times: int, count: int) -> None:
+    (device,) = syclsched.describe(["cpu"]).compute_devices
+    graph = products_of(range(16, 176, 16))
+    names = graph.order()
+    library_s = dict.fromkeys(names, times * 0.4e-3)
+    kernel_s = dict.fromkeys(names, times * 0.2e-3) | {names[-1]: times * 0.9e-3}
+    monkeypatch.setattr(kernel_selection, "_predicted_times", lambda *_: (library_s, kernel_s, kernel_s))
+    found = predicted_kernels(graph, device, CostModel(syclsched.describe(["cpu"])), History())
+    assert found is not None and len(found) == count
+
+
 @needs_onednn
 def test_a_task_that_another_model_has_too_does_not_stand_for_its_kind(quiet) -> None:
     platform = syclsched.describe(["cpu"])
