@@ -36,7 +36,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 _INPUTS: Final = 6
 _PAUSE_S: Final = 3e-3
-_WARM_UPS, _SHORT_WARM_UPS, _SHORT_S = 8, 60, 3e-3
+_WARM_UPS, _SHORT_WARM_UPS, _SHORT_S = 8, 60, 4e-3
 #: Part of a model's name -> the shapes of its inputs, and the same of the call with another shape.
 _SHAPES: Final[dict[str, tuple[list[Shape], ...]]] = {
     "nmp": ([(1, 43844, 1)], [(2, 43844, 1)]),
