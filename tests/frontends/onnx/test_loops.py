@@ -613,6 +613,68 @@ def test_a_loop_whose_carried_rank_follows_from_values_is_refused_with_the_node(
         imported(decoder("ended"))
 
 
+def body_that_reads_a_shape(is_start: bool) -> Any:
+    """Return a loop of which an iteration adds the number of axes of a flag, () or (1,), to its state.
+
+    Values decide the rank within an If, or a start value has another rank than that of the first iteration.
+    """
+    outside = {"lowest": np.float32(0), "one": np.int64(1), "nine": np.int64(9), "last": np.array([-1])}
+
+    def branch(name: str, shape: list[int]) -> Any:
+        made = helper.make_tensor(name, onnx.TensorProto.BOOL, shape, [bool(shape)])
+        info = helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, shape)
+        return helper.make_graph([helper.make_node("Constant", [], [name], value=made)], name, [], [info])
+
+    node = helper.make_node
+    flag = node("If", ["is_low"], ["flag"], then_branch=branch("yes", []), else_branch=branch("no", [1]))
+    nodes = [
+        node("Add", ["t", "one"], ["t1"]),
+        node("Less", ["t1", "nine"], ["goes"]),
+        node("ReduceMax", ["h"], ["top"], keepdims=0),
+        node("Less", ["top", "lowest"], ["is_low"]),
+        *([node("Reshape", ["is_low", "last"], ["flag1"])] if is_start else [flag]),
+        node("Shape", ["flag"], ["extents"]),
+        node("Size", ["extents"], ["rank"]),
+        node("Cast", ["rank"], ["added"], to=onnx.TensorProto.FLOAT),
+        node("Add", ["h", "added"], ["h1"]),
+    ]
+
+    def info(name: str, kind: int, shape: Any) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    given = [
+        info("i", 7, []),
+        info("c", 9, []),
+        info("t", 7, []),
+        *([info("flag", 9, None)] * is_start),
+        info("h", 1, [3]),
+    ]
+    made = [info("goes", 9, []), info("t1", 7, []), *([info("flag1", 9, None)] * is_start), info("h1", 1, [3])]
+    body = helper.make_graph(nodes, "body", given, made)
+    starts = ["zero", *(["false"] if is_start else []), "x"]
+    results = ["t_end", *(["flag_end"] if is_start else []), "y"]
+    constants = outside | {"zero": np.int64(0), "false": np.array(False)}
+    whole = helper.make_graph(
+        [node("Loop", ["", "", *starts], results, body=body)],
+        "ranks",
+        [info("x", 1, [3])],
+        [info("y", 1, [3])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_loop_that_computes_with_a_rank_that_values_decide_is_refused() -> None:
+    with pytest.raises(ModelError, match="depends on the values of its inputs"):
+        imported(body_that_reads_a_shape(is_start=False))
+
+
+def test_a_loop_that_computes_with_the_rank_of_a_start_value_is_unrolled() -> None:
+    x = np.array([1.0, -2.0, 3.0], np.float32)
+    found = evaluate(imported(body_that_reads_a_shape(is_start=True)), {"x": x})
+    assert np.array_equal(found["y"], x + 8)  # of nine iterations the first adds 0
+
+
 @pytest.mark.parametrize("way", ["counter", "carried"])
 def test_extents_that_change_with_a_counter(way: str) -> None:
     body = graph(

@@ -18,6 +18,7 @@ from syclsched.frontends.onnx.importing.loops.iteration_counts import (
     iterations,
     unchanged_positions,
 )
+from syclsched.frontends.onnx.importing.loops.rank_comparison import compute_alike
 from syclsched.frontends.onnx.importing.network_builder import NetworkBuilder
 from syclsched.frontends.onnx.importing.scope import BoundValue, Scope, ScopeImporter
 from syclsched.frontends.onnx.loops.loop_body import LoopBody, ScannedAxis
@@ -91,8 +92,8 @@ def _import_body(
 ) -> tuple[Network, list[str]]:
     """Import a body; return its network, of all results or some, and the outer values that follow the formal inputs.
 
-    The values of inputs in each iteration may be known. Values may decide the rank of single elements if no result has
-    another shape by that.
+    The values of inputs in each iteration may be known. Values may decide the rank of single elements if all else is
+    computed alike.
     """
     outer = scope.b
     if outer.training is not None and any(each in _OF_TRAINING for each in _operators(graph)):
@@ -106,8 +107,9 @@ def _import_body(
         )
         if not b.has_open_rank:
             return found[0]
-    if _made(found[0][0]) != _made(found[1][0]):
-        raise outer.wrong("its results have shapes that depend on values")
+    first, second = (network for network, _ in found)
+    if _made(first) != _made(second) or not compute_alike(first, second):
+        raise outer.wrong("its results depend on the rank of an element, which follows from values")
     return found[0]
 
 
@@ -214,10 +216,10 @@ def import_loop_body(
     network, captured, counted = _import_states(scope, graph, changing, unchanged, limit)
     settled = _settled(scope, graph, network, changing) if is_run else changing
     if settled != changing:
-        before = _made(network)
+        first = network
         network, captured, counted = _import_states(scope, graph, settled, unchanged, limit, counted)
-        if _made(network) != before:
-            raise b.wrong("its results have other shapes in its first iteration")
+        if _made(network) != _made(first) or not compute_alike(first, network):
+            raise b.wrong("its results are others with the shapes of its first iteration")
     states = list(settled.values())
     _check_carried(scope, network, states, 1)
     starts = {name: b.known(each) for name, each in zip(network.inputs[1:], states, strict=False)}
