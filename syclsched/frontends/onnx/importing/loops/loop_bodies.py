@@ -216,9 +216,9 @@ def import_loop_body(
     network, captured, counted = _import_states(scope, graph, changing, unchanged, limit)
     settled = _settled(scope, graph, network, changing) if is_run else changing
     if settled != changing:
-        first = network
+        as_started = network
         network, captured, counted = _import_states(scope, graph, settled, unchanged, limit, counted)
-        if _made(network) != _made(first) or not compute_alike(first, network):
+        if _made(network) != _made(as_started) or not compute_alike(as_started, network):
             raise b.wrong("its results are others with the shapes of its first iteration")
     states = list(settled.values())
     _check_carried(scope, network, states, 1)
