@@ -23,7 +23,7 @@ def compute_alike(one: Network, other: Network) -> bool:
 
 
 class _Values:
-    """Where the values of a network come from: an input, a constant, or a node that is no reshape."""
+    """The sources of a network's values: inputs, constants, and nodes that are no reshapes."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -34,7 +34,7 @@ class _Values:
         self._reshaped = {node.outputs[0]: node.inputs[0] for node in network.nodes if node.kind == "reshape"}
 
     def source(self, name: str | None) -> Hashable:
-        """Return where a value comes from; the name of a constant, or None."""
+        """Return the input or node that a value comes from, the name of a constant, or None."""
         while name in self._reshaped:
             name = self._reshaped[name]
         return self._sources.get(name, name)
